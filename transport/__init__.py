@@ -1,0 +1,1 @@
+"""The contract between gateways and workers: messages, protocols, transports."""

@@ -1,0 +1,166 @@
+"""Jobs within one process: one event loop, no server, the messages encoded all the same."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from checkpoint.spec import ModelSpec
+from transport.messages import (
+    ErrorCode,
+    Job,
+    JobError,
+    JobResult,
+    Lane,
+    Outcome,
+    decode_outcome,
+    encode_outcome,
+)
+from transport.protocols import Announcement, Backlog, Delivery, ServedModel
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A submitted job until it is answered."""
+
+    payload: bytes
+    job_id: str
+    tokens: int
+    lane: Lane
+    submitted_s: float
+    deadline_s: float
+    answer: asyncio.Future[bytes]
+
+
+@dataclass(eq=False)
+class _Queue:
+    waiting: deque[_Entry] = field(default_factory=deque)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    tokens: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
+
+
+class MemoryTransport:
+    """Both protocols at once. Not thread-safe: one event loop owns it."""
+
+    def __init__(self) -> None:
+        self._announced: dict[str, Announcement] = {}
+        self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
+        self._outstanding: dict[str, _Entry] = {}
+        self._failure: ErrorCode | None = None
+
+    # --- JobClient ---
+
+    async def submit(self, job: Job) -> JobResult:
+        if self._failure is not None:
+            raise JobError(self._failure)
+        if job.model not in self._announced:
+            raise JobError("not_ready")
+        entry = self._enqueue(job)
+        timer = asyncio.get_running_loop().call_at(entry.deadline_s, _expire, entry)
+        try:
+            _, outcome = decode_outcome(await entry.answer)
+        finally:
+            timer.cancel()
+            self._settle(job.model, entry)
+        if isinstance(outcome, JobError):
+            raise outcome
+        return outcome
+
+    async def models(self) -> Mapping[str, ServedModel]:
+        return {name: ServedModel(a.spec, 1) for name, a in self._announced.items()}
+
+    async def tokenizer(self, sha256: str) -> bytes:
+        for announcement in self._announced.values():
+            if announcement.spec.tokenizer_sha256 == sha256:
+                return announcement.tokenizer_json
+        raise KeyError(sha256)
+
+    async def backlog(self, model: str, lane: Lane) -> Backlog:
+        tokens = self._queues[model].tokens if model in self._queues else {"online": 0, "bulk": 0}
+        announced = self._announced.get(model)
+        waiting = tokens["online"] + (tokens["bulk"] if lane == "bulk" else 0)
+        return Backlog(waiting, announced.tokens_per_s if announced else None)
+
+    # --- JobConsumer ---
+
+    async def announce(self, announcement: Announcement) -> None:
+        # Decoded anew, so that nothing reaches the gateway that would not survive the wire.
+        spec = ModelSpec.from_json(announcement.spec.to_json())
+        self._announced[spec.id] = replace(announcement, spec=spec)
+
+    async def receive(self, model: str, max_tokens: int, wait_s: float) -> list[Delivery]:
+        queue = self._queues[model]
+        if not queue.waiting and wait_s > 0:
+            queue.arrived.clear()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await queue.arrived.wait()
+            except TimeoutError:
+                return []
+        now_s = asyncio.get_running_loop().time()
+        taken: list[Delivery] = []
+        tokens = 0
+        while queue.waiting:
+            entry = queue.waiting[0]
+            if entry.answer.done():  # cancelled or expired: its tokens take nobody's budget
+                queue.waiting.popleft()
+                continue
+            if taken and tokens + entry.tokens > max_tokens:
+                break
+            queue.waiting.popleft()
+            tokens += entry.tokens
+            job = Job.decode(entry.payload)
+            taken.append(Delivery(job, entry.deadline_s, now_s - entry.submitted_s))
+        return taken
+
+    async def complete(self, delivery: Delivery, outcome: Outcome) -> None:
+        entry = self._outstanding.get(delivery.job.job_id)
+        if entry is not None and not entry.answer.done():
+            entry.answer.set_result(encode_outcome(entry.job_id, outcome))
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        return [d for d in deliveries if d.job.job_id in self._outstanding]
+
+    # --- life cycle ---
+
+    def fail(self, code: ErrorCode) -> None:
+        """Answer what is outstanding, and what still comes, with an error: the worker is gone."""
+        self._failure = code
+        for entry in self._outstanding.values():
+            if not entry.answer.done():
+                entry.answer.set_result(encode_outcome(entry.job_id, JobError(code)))
+
+    @property
+    def outstanding(self) -> int:
+        """Jobs submitted and not yet answered."""
+        return len(self._outstanding)
+
+    def _enqueue(self, job: Job) -> _Entry:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        entry = _Entry(
+            payload=job.encode(),
+            job_id=job.job_id,
+            tokens=job.tokens,
+            lane=job.lane,
+            submitted_s=now_s,
+            deadline_s=now_s + job.budget_ms / 1000,
+            answer=loop.create_future(),
+        )
+        queue = self._queues[job.model]
+        queue.waiting.append(entry)
+        queue.tokens[job.lane] += job.tokens
+        queue.arrived.set()
+        self._outstanding[job.job_id] = entry
+        return entry
+
+    def _settle(self, model: str, entry: _Entry) -> None:
+        queue = self._queues[model]
+        queue.tokens[entry.lane] -= entry.tokens
+        del self._outstanding[entry.job_id]
+        entry.answer.cancel()  # no effect on an answered job; marks a cancelled one for receive
+
+
+def _expire(entry: _Entry) -> None:
+    if not entry.answer.done():
+        entry.answer.set_result(encode_outcome(entry.job_id, JobError("deadline")))

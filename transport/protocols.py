@@ -1,0 +1,86 @@
+"""The two sides of a transport; one contract suite holds every transport to both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from checkpoint.spec import ModelSpec
+from transport.messages import Job, JobResult, Lane, Outcome
+
+
+class ServedModel(NamedTuple):
+    spec: ModelSpec
+    live_workers: int
+
+
+class Backlog(NamedTuple):
+    """What admission needs to know of one model's queue."""
+
+    tokens: int  # waiting or running
+    tokens_per_s: float | None  # of all live workers; None until a batch at least half full has run
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a worker says of a model with every heartbeat."""
+
+    spec: ModelSpec
+    tokenizer_json: bytes
+    tokens_per_s: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """A job as a worker received it."""
+
+    job: Job
+    deadline_s: float  # on the event loop's clock: after it nobody waits for the answer
+    waited_s: float  # from submission to receipt
+    attempt: int = 1  # counts deliveries of the same job
+
+
+class JobClient(Protocol):
+    """The gateway's side."""
+
+    async def submit(self, job: Job) -> JobResult:
+        """Run a job to its end. Cancelling the awaiting task cancels the job.
+
+        Raises:
+            JobError: with the code that says why; `deadline` once `budget_ms` has passed.
+        """
+        ...
+
+    async def models(self) -> Mapping[str, ServedModel]:
+        """Every announced model by its id."""
+        ...
+
+    async def tokenizer(self, sha256: str) -> bytes:
+        """The tokenizer.json of that digest. Raises KeyError when no worker announced it."""
+        ...
+
+    async def backlog(self, model: str, lane: Lane) -> Backlog:
+        """Tokens ahead of a new job in that lane: online counts its own, bulk both."""
+        ...
+
+
+class JobConsumer(Protocol):
+    """The worker's side."""
+
+    async def announce(self, announcement: Announcement) -> None:
+        """Say that this worker serves the model. Repeated as a heartbeat."""
+        ...
+
+    async def receive(self, model: str, max_tokens: int, wait_s: float) -> list[Delivery]:
+        """Whole jobs in arrival order, up to `max_tokens` in all, but always at least one.
+
+        Waits up to `wait_s` for the first, then returns an empty list.
+        """
+        ...
+
+    async def complete(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Answer a job. The first answer counts, later ones are dropped."""
+        ...
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Keep these deliveries ours for another lease. Returns those still wanted, in order."""
+        ...
