@@ -37,6 +37,7 @@ class _Queue:
     waiting: deque[_Entry] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     tokens: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
+    jobs: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
 
 
 class MemoryTransport:
@@ -76,10 +77,14 @@ class MemoryTransport:
         raise KeyError(sha256)
 
     async def backlog(self, model: str, lane: Lane) -> Backlog:
-        tokens = self._queues[model].tokens if model in self._queues else {"online": 0, "bulk": 0}
         announced = self._announced.get(model)
-        waiting = tokens["online"] + (tokens["bulk"] if lane == "bulk" else 0)
-        return Backlog(waiting, announced.tokens_per_s if announced else None)
+        queue = self._queues[model] if announced else _Queue()
+        lanes: tuple[Lane, ...] = ("online",) if lane == "online" else ("online", "bulk")
+        return Backlog(
+            tokens=sum(queue.tokens[name] for name in lanes),
+            tokens_per_s=announced.tokens_per_s if announced else None,
+            jobs=sum(queue.jobs[name] for name in lanes),
+        )
 
     # --- JobConsumer ---
 
@@ -150,6 +155,7 @@ class MemoryTransport:
         queue = self._queues[job.model]
         queue.waiting.append(entry)
         queue.tokens[job.lane] += job.tokens
+        queue.jobs[job.lane] += 1
         queue.arrived.set()
         self._outstanding[job.job_id] = entry
         return entry
@@ -157,6 +163,7 @@ class MemoryTransport:
     def _settle(self, model: str, entry: _Entry) -> None:
         queue = self._queues[model]
         queue.tokens[entry.lane] -= entry.tokens
+        queue.jobs[entry.lane] -= 1
         del self._outstanding[entry.job_id]
         entry.answer.cancel()  # no effect on an answered job; marks a cancelled one for receive
 

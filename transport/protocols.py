@@ -18,6 +18,7 @@ class Backlog(NamedTuple):
 
     tokens: int  # waiting or running
     tokens_per_s: float | None  # of all live workers; None until a batch at least half full has run
+    jobs: int = 0  # waiting or running
 
 
 @dataclass(frozen=True)

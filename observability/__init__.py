@@ -1,0 +1,1 @@
+"""Every metric, log field and trace attribute, each in one place."""

@@ -1,0 +1,85 @@
+"""Every metric of the product: name, unit, labels, buckets. No other file names one.
+
+Labels never hold what a client sent: models are resolved first, routes are templates.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+STAGES = ("auth", "tokenize", "queue", "infer", "reply", "encode")
+LANES = ("online", "bulk")
+NO_MODEL = "none"  # the request failed before its model was known
+
+_REQUEST_SECONDS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0),
+)
+_STAGE_SECONDS = tuple(0.0001 * 2.5**i for i in range(14))  # 0.1 ms to 15 s
+_POWERS_OF_TWO = tuple(float(2**i) for i in range(18))  # 1 to 131,072
+
+
+class Metrics:
+    """The registry of one process. Built by the wiring, handed to whoever counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter(
+            "requests", "Answered requests", ("route", "model", "code", "error_type")
+        )
+        self.request_duration = self._histogram(
+            "request_duration_seconds", "Receipt to last byte", _REQUEST_SECONDS, ("route", "model")
+        )
+        self.stage_duration = self._histogram(
+            "stage_duration_seconds", "Time in one stage", _STAGE_SECONDS, ("stage", "model")
+        )
+        self.tokens = self._counter("tokens", "Tokens of accepted requests", ("model", "kind"))
+        self.inputs = self._counter("inputs", "Inputs of accepted requests", ("model", "kind"))
+        self.truncated_inputs = self._counter("truncated_inputs", "Inputs cut to fit", ("model",))
+        self.request_tokens = self._histogram(
+            "request_tokens", "Tokens a request", _POWERS_OF_TWO, ("model",)
+        )
+        self.batch_tokens = self._histogram(
+            "batch_tokens", "Tokens a batch, padding included", _POWERS_OF_TWO, ("model",)
+        )
+        self.batch_size = self._histogram(
+            "batch_size", "Sequences a batch", _POWERS_OF_TWO, ("model",)
+        )
+        self.padding_tokens = self._counter("padding_tokens", "Dummy tokens in batches", ("model",))
+        self.queue_depth = self._gauge("queue_depth", "Jobs waiting or running", ("model", "lane"))
+        self.queue_tokens = self._gauge(
+            "queue_tokens", "Tokens waiting or running", ("model", "lane")
+        )
+        self.inflight = self._gauge("inflight", "Requests being answered", ("model",))
+        self.shed = self._counter("shed", "Requests refused by admission", ("model", "reason"))
+        self.expired = self._counter("expired", "Jobs past their deadline", ("model",))
+        self.cancelled = self._counter("cancelled", "Jobs nobody waits for", ("model",))
+        self.batch_bisect = self._counter("batch_bisect", "Batches split on failure", ("model",))
+        self.non_finite = self._counter("non_finite", "Rows with NaN or infinity", ("model",))
+        self.build_info = self._gauge("build_info", "Always 1", ("version",))
+        self.model_info = self._gauge("model_info", "Always 1", ("model", "dtype", "device"))
+
+    def prime(self, model: str) -> None:
+        """Create the series of a model at zero, so that rate() sees the first failure."""
+        for stage in STAGES:
+            self.stage_duration.labels(stage, model)
+        for lane in LANES:
+            self.queue_depth.labels(model, lane).set(0)
+            self.queue_tokens.labels(model, lane).set(0)
+        for reason in ("queue", "deadline"):
+            self.shed.labels(model, reason)
+        for metric in (
+            *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
+            *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
+            self.truncated_inputs,
+        ):
+            metric.labels(model)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(f"florilege_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        return Gauge(f"florilege_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...]
+    ) -> Histogram:
+        return Histogram(f"florilege_{name}", text, labels, buckets=buckets, registry=self.registry)

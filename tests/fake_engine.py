@@ -1,0 +1,42 @@
+"""An engine whose rows tell which tokens they came from, and that fails on request."""
+
+import threading
+
+import numpy as np
+
+from engine.batch import Batch
+from engine.lazy import ResolvedTensor, StepOutput
+
+BAD_ID = 666  # a step that holds it raises
+NAN_ID = 667  # its row is not finite
+EXIT_ID = 668  # ends the engine's thread
+
+
+class FakeEngine:
+    """Row of a sequence = (sum of its ids, its length, first id, sum of its type ids)."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def step(self, batch: Batch) -> ResolvedTensor:
+        self.batches.append(batch)
+        self.gate.wait()
+        if EXIT_ID in batch.input_ids:
+            raise SystemExit(3)
+        if BAD_ID in batch.input_ids:
+            raise RuntimeError("a poisonous token")
+        return ResolvedTensor(self._output(batch))
+
+    def _output(self, batch: Batch) -> StepOutput:
+        types = np.zeros(batch.tokens, np.uint8) if batch.type_ids is None else batch.type_ids
+        ends = np.cumsum(batch.lengths)
+        rows = []
+        for start, end in zip(ends - batch.lengths, ends, strict=True):
+            ids = batch.input_ids[start:end]
+            first = np.nan if NAN_ID in ids else ids[0]
+            rows.append((ids.sum(), len(ids), first, types[start:end].sum()))
+        array = np.array(rows, np.float32)
+        finite = np.isfinite(array).all(axis=1)
+        return StepOutput(array, finite, {"infer": 0.001 * batch.tokens}, padded_tokens=1)

@@ -1,0 +1,1 @@
+"""Takes jobs, forms batches, feeds the engine, completes jobs."""

@@ -1,0 +1,124 @@
+"""The one thread that touches the device, and the watch over it."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.batch import Batch
+from engine.lazy import LazyTensor, StepOutput
+
+Step = Callable[[Batch], LazyTensor]
+
+
+class EngineDied(Exception):
+    """The engine's thread ended, or a step never did. Nothing will be answered any more."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    step: Step
+    batch: Batch
+    answer: asyncio.Future[StepOutput]
+
+
+class EngineThread:
+    """Runs the steps of every model of this process, first come first served.
+
+    `died` resolves with the reason when the thread ends (SystemExit inside a step) or when no step
+    has finished for `watchdog_s` although one is due (a step that blocks for ever). The thread is a
+    daemon: a blocked step must not hold up the exit of the process.
+    """
+
+    def __init__(self, watchdog_s: float) -> None:
+        self.watchdog_s = watchdog_s
+        self._loop = asyncio.get_running_loop()
+        self.died: asyncio.Future[str] = self._loop.create_future()
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._running: set[asyncio.Future[StepOutput]] = set()
+        self._progress_s = 0.0  # when a step last finished, or the first of a busy period came
+        self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
+        self._thread.start()
+        self._watch()
+
+    async def run(self, step: Step, batch: Batch) -> StepOutput:
+        """The output of one step.
+
+        Raises:
+            EngineDied: the thread is gone. Any other exception is the step's own.
+        """
+        if self.died.done():
+            raise EngineDied(self.died.result())
+        answer: asyncio.Future[StepOutput] = self._loop.create_future()
+        if not self._running:
+            self._progress_s = self._loop.time()
+        self._running.add(answer)
+        answer.add_done_callback(self._note_progress)
+        self._work.put(_Work(step, batch, answer))
+        return await asyncio.shield(answer)
+
+    def stop(self) -> None:
+        """End the thread after the steps it has."""
+        self._work.put(None)
+        if not self.died.done():
+            self.died.cancel()
+
+    def _serve(self) -> None:
+        reason = "the engine's thread was stopped"
+        try:
+            while (work := self._work.get()) is not None:
+                self._run_step(work)
+        except BaseException as error:  # SystemExit and the like: whatever it was, the thread ends
+            reason = f"the engine's thread ended with {type(error).__name__}"
+        self._post(self._die, reason)
+
+    def _run_step(self, work: _Work) -> None:
+        try:
+            lazy = work.step(work.batch)
+        except Exception as error:
+            self._post(_fail, work.answer, error)
+        else:
+            lazy.add_done_callback(lambda done: self._resolve(work.answer, done))
+
+    def _resolve(self, answer: asyncio.Future[StepOutput], lazy: LazyTensor) -> None:
+        try:
+            output = lazy.wait()
+        except Exception as error:
+            self._post(_fail, answer, error)
+        else:
+            self._post(_succeed, answer, output)
+
+    def _post(self, callback: Callable[..., None], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            return
+
+    def _note_progress(self, answer: asyncio.Future[StepOutput]) -> None:
+        self._running.discard(answer)
+        self._progress_s = self._loop.time()
+
+    def _watch(self) -> None:
+        if self.died.done():
+            return
+        if self._running and self._loop.time() - self._progress_s > self.watchdog_s:
+            self._die(f"no step finished for {self.watchdog_s:g} s")
+        self._loop.call_later(min(1.0, self.watchdog_s / 4), self._watch)
+
+    def _die(self, reason: str) -> None:
+        if self.died.done():
+            return
+        self.died.set_result(reason)
+        for answer in list(self._running):
+            _fail(answer, EngineDied(reason))
+
+
+def _fail(answer: asyncio.Future[StepOutput], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _succeed(answer: asyncio.Future[StepOutput], output: StepOutput) -> None:
+    if not answer.done():
+        answer.set_result(output)

@@ -1,0 +1,25 @@
+"""How fast the device is when it is kept busy: what admission divides the backlog by."""
+
+from collections import deque
+
+
+class Throughput:
+    """Tokens per device-busy second over recent batches at least half full.
+
+    Smaller ones say nothing of capacity.
+    """
+
+    def __init__(self, max_batch_tokens: int, window: int = 32) -> None:
+        self._least_tokens = max_batch_tokens / 2
+        self._batches: deque[tuple[int, float]] = deque(maxlen=window)
+
+    def add(self, tokens: int, busy_s: float) -> None:
+        if tokens >= self._least_tokens and busy_s > 0:
+            self._batches.append((tokens, busy_s))
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """None until a batch at least half full has run."""
+        if not self._batches:
+            return None
+        return sum(t for t, _ in self._batches) / sum(s for _, s in self._batches)

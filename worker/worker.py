@@ -1,0 +1,190 @@
+"""Serves one model: receive -> take_batch -> engine.step -> complete."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast, get_args
+
+import numpy as np
+
+from checkpoint.spec import ModelSpec
+from engine.batch import Batch
+from engine.batch import Kind as EngineKind
+from observability.logs import get_logger
+from observability.metrics import Metrics
+from transport.messages import JobError, JobResult
+from transport.protocols import Announcement, Delivery, JobConsumer
+from worker.batcher import BatchLimits, take_batch
+from worker.engine_thread import EngineDied, EngineThread, Step
+from worker.isolation import BatchOutput, run_isolated
+from worker.throughput import Throughput
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    name: str = "embedded"
+    max_batch_tokens: int = 2_048
+    max_batch_sequences: int = 512
+    steps_in_flight: int = 2  # one runs, one waits: the device never idles between them
+    receive_wait_s: float = 0.5  # bounds how long a drain waits for an empty queue
+    heartbeat_s: float = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    spec: ModelSpec
+    step: Step
+    tokenizer_json: bytes
+
+
+class Worker:
+    """Batches form late: only when the engine has room, from whatever waits by then."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        consumer: JobConsumer,
+        thread: EngineThread,
+        config: WorkerConfig,
+        metrics: Metrics,
+    ) -> None:
+        self._model = model
+        self._consumer = consumer
+        self._thread = thread
+        self._config = config
+        self._metrics = metrics
+        self._limits = BatchLimits(config.max_batch_tokens, config.max_batch_sequences)
+        self._throughput = Throughput(config.max_batch_tokens)
+        self._room = asyncio.Semaphore(config.steps_in_flight)
+        self._pending: list[Delivery] = []  # received, not yet in a batch
+        self._batches: set[asyncio.Task[None]] = set()
+        self._draining = False
+
+    async def run(self) -> None:
+        """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
+        await self._announce()
+        heartbeat = asyncio.create_task(self._heartbeat())
+        try:
+            while not (self._draining and not self._pending) and not self._thread.died.done():
+                await self._room.acquire()
+                deliveries = await self._next_batch()
+                if not deliveries:
+                    self._room.release()
+                    continue
+                task = asyncio.create_task(self._run_batch(deliveries))
+                self._batches.add(task)
+                task.add_done_callback(self._batches.discard)
+            await asyncio.gather(*self._batches)
+        finally:
+            heartbeat.cancel()
+
+    def drain(self) -> None:
+        """Take no new jobs; finish those received."""
+        self._draining = True
+
+    async def _next_batch(self) -> list[Delivery]:
+        free_tokens = self._config.max_batch_tokens - sum(d.job.tokens for d in self._pending)
+        if free_tokens > 0 and not self._draining:
+            wait_s = 0.0 if self._pending else self._config.receive_wait_s
+            self._pending += await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
+        self._pending = await self._still_wanted(self._pending)
+        count = take_batch([d.job for d in self._pending], self._limits)
+        batch, self._pending = self._pending[:count], self._pending[count:]
+        return batch
+
+    async def _still_wanted(self, deliveries: list[Delivery]) -> list[Delivery]:
+        now_s = asyncio.get_running_loop().time()
+        name = self._model.spec.id
+        runnable = []
+        for delivery in deliveries:
+            if delivery.deadline_s <= now_s:
+                self._metrics.expired.labels(name).inc()
+                await self._consumer.complete(delivery, JobError("deadline"))
+            elif delivery.job.kind not in get_args(EngineKind):
+                await self._consumer.complete(delivery, JobError("invalid"))
+            else:
+                runnable.append(delivery)
+        wanted = await self._consumer.renew(runnable)
+        self._metrics.cancelled.labels(name).inc(len(runnable) - len(wanted))
+        return wanted
+
+    async def _run_batch(self, deliveries: Sequence[Delivery]) -> None:
+        started_s = asyncio.get_running_loop().time()
+        try:
+            batch = _pack(deliveries)
+            output = await run_isolated(
+                batch, lambda part: self._thread.run(self._model.step, part)
+            )
+        except EngineDied:
+            return  # whoever supervises answers, or redelivers
+        finally:
+            self._room.release()
+        ended_s = asyncio.get_running_loop().time()
+        self._record(batch, output)
+        for delivery, result in zip(deliveries, self._results(deliveries, output), strict=True):
+            queue_s = delivery.waited_s + max(0.0, ended_s - started_s - output.infer_s)
+            timings = {"queue": queue_s, "infer": output.infer_s}
+            await self._consumer.complete(delivery, replace(result, timings=timings))
+
+    def _results(self, deliveries: Sequence[Delivery], output: BatchOutput) -> list[JobResult]:
+        results, start = [], 0
+        for delivery in deliveries:
+            stop = start + delivery.job.sequences
+            failed = [
+                (i - start, output.failed[i]) for i in range(start, stop) if i in output.failed
+            ]
+            kept = np.ones(stop - start, bool)
+            kept[[i for i, _ in failed]] = False
+            results.append(
+                JobResult(
+                    job_id=delivery.job.job_id,
+                    row_offsets=np.concatenate([[0], np.cumsum(kept)]).astype(np.int32),
+                    rows=output.rows[start:stop][kept],
+                    failed=tuple(failed),
+                    worker=self._config.name,
+                    dtype=self._model.spec.dtype,
+                )
+            )
+            start = stop
+        return results
+
+    def _record(self, batch: Batch, output: BatchOutput) -> None:
+        name = self._model.spec.id
+        self._metrics.batch_tokens.labels(name).observe(batch.tokens + output.padded_tokens)
+        self._metrics.batch_size.labels(name).observe(batch.sequences)
+        self._metrics.padding_tokens.labels(name).inc(output.padded_tokens)
+        if output.steps > 1:
+            self._metrics.batch_bisect.labels(name).inc()
+        else:
+            self._throughput.add(batch.tokens, output.infer_s)
+        non_finite = sum(code == "non_finite" for code in output.failed.values())
+        self._metrics.non_finite.labels(name).inc(non_finite)
+        if output.failed:
+            get_logger().error("sequences_failed", model=name, count=len(output.failed))
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.heartbeat_s)
+            await self._announce()
+
+    async def _announce(self) -> None:
+        await self._consumer.announce(
+            Announcement(
+                self._model.spec, self._model.tokenizer_json, self._throughput.tokens_per_s
+            )
+        )
+
+
+def _pack(deliveries: Sequence[Delivery]) -> Batch:
+    jobs = [d.job for d in deliveries]
+    type_ids = None
+    if any(job.type_ids is not None for job in jobs):
+        type_ids = np.concatenate(
+            [np.zeros(j.tokens, np.uint8) if j.type_ids is None else j.type_ids for j in jobs]
+        )
+    return Batch(
+        kind=cast(EngineKind, jobs[0].kind),  # others were refused on receipt
+        input_ids=np.concatenate([job.input_ids for job in jobs]),
+        lengths=np.concatenate([job.lengths for job in jobs]),
+        type_ids=type_ids,
+    )
