@@ -33,7 +33,7 @@ class ModelSpec:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None  # a name in prompts
     template: str | None = None  # of an LLM reranker
-    token_input: TokenInput = "cl100k_decode"
+    token_input: TokenInput = "cl100k_decode"  # noqa: S105  tokens, not a secret
     dtype: str = "float32"  # what the engine computes in
     shard_tokens: int = 2048  # the most tokens a job may hold
     runtime: Mapping[str, Any] = field(default_factory=dict)  # device, kernels, self-test
