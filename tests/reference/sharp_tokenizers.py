@@ -1,0 +1,85 @@
+"""Small tokenizers of the real kinds, over one hand-made vocabulary."""
+
+import string
+
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE, Unigram, WordPiece
+
+_TEXT = """
+river stone garden window letter market winter summer music paper silver golden
+mountain valley morning evening doctor teacher student captain engine signal number
+the of and to in for with on at from by about into over after under between through
+runs walks speaks writes reads builds carries finds keeps leaves holds brings turns
+"""
+WORDS = tuple(_TEXT.split())
+_CHARACTERS = string.ascii_lowercase + string.digits + ".,;:!?'-éжあ語"
+_ENDINGS = ("s", "ed", "ing", "er", "ly", "est")
+
+
+def word_piece() -> Tokenizer:
+    """BERT's: `[CLS] a [SEP]`, and `[CLS] a [SEP] b [SEP]` with type 1 from b on."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*specials, *_CHARACTERS, *WORDS]
+    pieces += [
+        f"##{piece}" for piece in (*_CHARACTERS, *_ENDINGS) if piece not in string.punctuation
+    ]
+    ids = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    tokenizer.add_special_tokens(specials)
+    return tokenizer
+
+
+def unigram() -> Tokenizer:
+    """XLM-R's: `<s> a </s>`, and `<s> a </s></s> b </s>` with type 0 throughout."""
+    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    pieces = [(piece, 0.0) for piece in specials]
+    pieces += [(f"▁{word}", -5 - i / 64) for i, word in enumerate(WORDS)]
+    pieces += [(piece, -7 - i / 8) for i, piece in enumerate(("▁", *_ENDINGS[1:]))]
+    pieces += [(character, -9 - i / 64) for i, character in enumerate(_CHARACTERS)]
+    pieces.append(("<mask>", 0.0))
+    tokenizer = Tokenizer(Unigram(pieces, unk_id=3, byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
+        ]
+    )
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    tokenizer.add_special_tokens([*specials, "<mask>"])
+    return tokenizer
+
+
+def byte_level_bpe() -> Tokenizer:
+    """RoBERTa's: `<s> a </s>`, and `<s> a </s></s> b </s>`; words with the space before them."""
+    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    space = "Ġ"  # how the byte-level alphabet writes a space
+    pieces = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    merges = []
+    for word in WORDS:
+        for end in range(1, len(word) + 1):
+            left, right = space + word[: end - 1], word[end - 1]
+            if left + right not in pieces:
+                pieces.append(left + right)
+                merges.append((left, right))
+    ids = {piece: i for i, piece in enumerate([*pieces, "<mask>"])}
+    tokenizer = Tokenizer(BPE(ids, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), trim_offsets=True, add_prefix_space=False
+    )
+    tokenizer.add_special_tokens([*specials, "<mask>"])
+    return tokenizer
