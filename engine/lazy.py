@@ -19,7 +19,7 @@ class StepOutput:
 
 
 class LazyTensor(Protocol):
-    """Resolves once, on the thread that learns of it: the engine's own (CPU) or a completion thread."""
+    """Resolves once, on the thread that learns of it: the engine's (CPU) or a completion thread."""
 
     def ready(self) -> bool: ...
 

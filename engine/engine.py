@@ -1,0 +1,117 @@
+"""Token ids in, vectors and scores out: `Engine.load`, then `step` after `step`."""
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from checkpoint.spec import ModelFiles, ModelSpec
+from engine.batch import Batch
+from engine.encoder import Encoder
+from engine.errors import CheckpointError, EngineError
+from engine.families import FAMILIES
+from engine.heads import Head, load_embedding_head
+from engine.lazy import LazyTensor, ResolvedTensor, StepOutput
+from engine.packing import pack
+from engine.runtime import EngineConfig, Runtime, settle
+from engine.self_test import SelfTest, run_self_test
+from engine.weights import Weights
+
+__all__ = ["Engine", "EngineConfig"]
+
+
+class Engine:
+    """One model on one device. `step` is for one thread at a time."""
+
+    def __init__(self, spec: ModelSpec, runtime: Runtime, encoder: Encoder, head: Head) -> None:
+        self.spec = spec
+        self.device, self.dtype = runtime.device, runtime.dtype
+        self._kernels = runtime.kernels
+        self._encoder, self._head = encoder, head
+        self._self_test: SelfTest | None = None
+
+    @classmethod
+    def load(cls, spec: ModelSpec, files: ModelFiles, config: EngineConfig) -> "Engine":
+        """Read the weights. Raises EngineError (CheckpointError where the files are at fault)."""
+        runtime = settle(config)
+        if spec.family not in FAMILIES:
+            known = ", ".join(FAMILIES)
+            raise EngineError(f"{spec.id}: family {spec.family!r} is not known: {known}")
+        family = FAMILIES[spec.family]
+        weights = Weights(files.weights, family.prefixes)
+        encoder = family.load_encoder(files.config, weights, runtime.kernels)
+        width = encoder.embeddings.words.size(1)
+        head: Head
+        if spec.task == "embed":
+            head = load_embedding_head(spec, files, width)
+        else:
+            _check_score_modules(files)
+            head = family.load_score_head(weights, width)
+        for prefix in family.unused:
+            weights.ignore(prefix)
+        weights.finish()
+        return cls(spec, runtime, encoder, head)
+
+    @property
+    def runtime(self) -> Mapping[str, Any]:
+        """What computes, as `/v1/models` shows it. JSON-able."""
+        return {
+            "device": self.device,
+            "attention": self._encoder.blocks[0].attention.name,
+            "kernels": self._kernels.name,
+            "dtype": self.dtype,
+            "self_test": None if self._self_test is None else self._self_test.to_dict(),
+        }
+
+    def step(self, batch: Batch) -> LazyTensor:
+        """Compute one row a sequence: [B, D] float32, not normalised; [B, 1] logits for `score`.
+
+        Raises EngineError for a batch that this model cannot run.
+        """
+        self._check(batch)
+        started_s = perf_counter()
+        with torch.inference_mode():
+            packed = pack(batch, self._kernels.bucket)
+            packed_s = perf_counter()
+            rows = packed.restore(self._head(self._encoder(packed), packed).numpy())
+        return ResolvedTensor(
+            StepOutput(
+                rows=rows,
+                finite=np.asarray(np.isfinite(rows).all(axis=1)),
+                timings={"pack": packed_s - started_s, "infer": perf_counter() - packed_s},
+                padded_tokens=packed.padded_tokens,
+            )
+        )
+
+    def self_test(self) -> SelfTest:
+        """Compute fixed inputs together and alone. Raises SelfTestFailed if they differ."""
+        self._self_test = run_self_test(self.step, self.spec, self.dtype)
+        return self._self_test
+
+    def _check(self, batch: Batch) -> None:
+        """What torch would answer with garbage or a crash."""
+        embeddings = self._encoder.embeddings
+        lengths, ids, types = batch.lengths, batch.input_ids, batch.type_ids
+        if batch.kind != self.spec.task:
+            raise EngineError(f"{self.spec.id} answers {self.spec.task}, not {batch.kind}")
+        if not lengths.size or lengths.min() < 1 or lengths.sum() != ids.size:
+            raise EngineError(
+                "a batch needs a sequence, no sequence is empty, and lengths sum to T"
+            )
+        if lengths.max() > embeddings.max_positions:
+            raise EngineError(
+                f"a sequence has {lengths.max()} tokens; "
+                f"{self.spec.id} has {embeddings.max_positions} positions"
+            )
+        if ids.min() < 0 or ids.max() >= embeddings.words.size(0):
+            raise EngineError(f"a token id is not below {embeddings.words.size(0)}")
+        if types is not None and (types.size != ids.size or types.max() >= embeddings.types):
+            raise EngineError(f"type ids must be T values below {embeddings.types}")
+
+
+def _check_score_modules(files: ModelFiles) -> None:
+    for module in files.modules:
+        if module.kind != "Transformer":
+            raise CheckpointError(f"module {module.kind!r} is not known in a scoring model")

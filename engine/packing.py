@@ -1,0 +1,66 @@
+"""A batch as tensors: sequences in ascending length, one after another, and a dummy tail."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.batch import Batch
+
+Bucket = Callable[[int], int]  # tokens of a batch -> tokens the engine runs, at least as many
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """T tokens: those of B sequences, then `padded_tokens` dummy ones that answer nothing.
+
+    Each dummy token is a sequence of its own: it touches no other and costs attention nothing.
+    """
+
+    input_ids: Tensor  # [T] int32
+    position_ids: Tensor  # [T] int32, from 0 in every sequence
+    type_ids: Tensor | None  # [T] int32
+    groups: tuple[tuple[int, int], ...]  # (sequences, tokens of each), tokens ascending
+    order: NDArray[np.intp]  # [B]: row i answers sequence order[i] of the batch
+    padded_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the batch, the dummy tail not counted."""
+        return self.input_ids.size(0) - self.padded_tokens
+
+    def restore(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Rows in the order of the batch."""
+        restored = np.empty_like(rows)
+        restored[self.order] = rows
+        return restored
+
+
+def pack(batch: Batch, bucket: Bucket) -> Packed:
+    """Sort the sequences by length, so that equal lengths are neighbours, and pad the total."""
+    tokens, padded = batch.tokens, bucket(batch.tokens)
+    order = np.argsort(batch.lengths, kind="stable")
+    lengths = batch.lengths[order].astype(np.int64)
+    starts = (np.cumsum(batch.lengths) - batch.lengths)[order]
+    packed_starts = np.cumsum(lengths) - lengths
+    positions = np.arange(tokens) - np.repeat(packed_starts, lengths)  # [tokens]
+    source = positions + np.repeat(starts, lengths)  # [tokens]: where each token comes from
+    sizes, counts = np.unique(lengths, return_counts=True)
+    return Packed(
+        input_ids=_padded(batch.input_ids[source], padded),
+        position_ids=_padded(positions, padded),
+        type_ids=None if batch.type_ids is None else _padded(batch.type_ids[source], padded),
+        groups=tuple(zip(counts.tolist(), sizes.tolist(), strict=True)),
+        order=order,
+        padded_tokens=padded - tokens,
+    )
+
+
+def _padded(values: NDArray[np.generic], size: int) -> Tensor:
+    """An int32 tensor of `size`; the dummy tail is all zeros, valid as id, position and type."""
+    padded = np.zeros(size, dtype=np.int32)
+    padded[: values.size] = values
+    return torch.from_numpy(padded)
