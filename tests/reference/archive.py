@@ -51,6 +51,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def weights_sha256(directory: Path) -> dict[str, str]:
+    """Of every safetensors file of a checkpoint."""
+    return {
+        path.relative_to(directory).as_posix(): sha256(path)
+        for path in sorted(directory.rglob("*.safetensors"))
+    }
+
+
 def _versions() -> dict[str, str]:
     libraries = ("sentence-transformers", "transformers", "tokenizers", "torch", "numpy")
     return {"python": platform.python_version()} | {name: version(name) for name in libraries}

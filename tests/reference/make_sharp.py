@@ -41,10 +41,7 @@ def main() -> None:
         for name, recipe in sharp.CHECKPOINTS.items():
             directory = Path(root) / name
             sharp.write_checkpoint(name, directory)
-            checkpoints[name] = {
-                str(path.relative_to(directory)): archive.sha256(path)
-                for path in sorted(directory.rglob("*.safetensors"))
-            }
+            checkpoints[name] = archive.weights_sha256(directory)
             reference = _scores(directory) if recipe.scores else _vectors(directory)
             arrays |= {f"{name}/{key}": array for key, array in reference.items()}
     archive.write("sharp.npz", {"weights_sha256": checkpoints}, arrays)
