@@ -37,7 +37,7 @@ class Layout:
 
 
 def read_layout(tokenizer: Tokenizer, texts: int) -> Layout:
-    """The layout of one text, or of a pair of them. Raises UnsupportedCheckpoint for any other order."""
+    """The layout of one text, or of two. Raises UnsupportedCheckpoint for any other order."""
     probe, plain = _probe(tokenizer)
     encoding = tokenizer.encode(probe, probe if texts == 2 else None)
     gaps = [Run()] * (texts + 1)

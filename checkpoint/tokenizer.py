@@ -106,11 +106,9 @@ class TextTokenizer:
         """Ids without special tokens. Releases the GIL."""
         try:
             encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        except TypeError:  # what a str becomes that Rust cannot hold
-            for index, text in enumerate(texts):
-                if not _is_unicode(text):
-                    raise InvalidText(index) from None
-            raise
+        except TypeError:  # Rust cannot hold a lone surrogate
+            index = next(i for i, text in enumerate(texts) if not _is_unicode(text))
+            raise InvalidText(index) from None
         return [encoding.ids for encoding in encodings]
 
     def _pack_within(

@@ -21,11 +21,12 @@ def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> Tokenizer:
             _hide_special_pieces(parsed)
             tokenizer_json = json.dumps(parsed, ensure_ascii=False).encode()
         tokenizer = Tokenizer.from_buffer(tokenizer_json)
+        tokenizer.encode("\U0010fffd")  # raises where an unknown character has no token
     except UnsupportedCheckpoint:
         raise
     # tokenizers raises bare Exception; a file of another shape, whatever it runs into.
     except Exception as error:
-        raise UnsupportedCheckpoint(f"tokenizer.json cannot be read: {error}") from error
+        raise UnsupportedCheckpoint(f"tokenizer.json is of no use: {error}") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True
