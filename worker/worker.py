@@ -62,7 +62,7 @@ class Worker:
 
     async def run(self) -> None:
         """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
-        await self._announce()
+        await self.announce()
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
             while not (self._draining and not self._pending) and not self._thread.died.done():
@@ -165,9 +165,10 @@ class Worker:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._config.heartbeat_s)
-            await self._announce()
+            await self.announce()
 
-    async def _announce(self) -> None:
+    async def announce(self) -> None:
+        """Tell gateways of the model; `run` repeats it."""
         await self._consumer.announce(
             Announcement(
                 self._model.spec, self._model.tokenizer_json, self._throughput.tokens_per_s

@@ -1,0 +1,1 @@
+"""HTTP in, HTTP out: parse, authenticate, tokenize, admit, split, merge, encode."""

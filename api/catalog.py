@@ -1,0 +1,58 @@
+"""Which models are served, by id and alias, and their tokenizers."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from checkpoint.spec import ModelSpec
+from checkpoint.tokenizer import TextTokenizer
+from transport.protocols import JobClient, ServedModel
+
+
+class UnknownModel(Exception):
+    """No served model has this id or alias."""
+
+
+class CatalogEntry(NamedTuple):
+    spec: ModelSpec
+    tokenizer: TextTokenizer
+
+
+class Catalog:
+    """Reads the transport's models; builds each tokenizer once, in a thread."""
+
+    def __init__(self, client: JobClient) -> None:
+        self._client = client
+        self._tokenizers: dict[tuple[str, int], asyncio.Task[TextTokenizer]] = {}
+
+    async def models(self) -> Mapping[str, ServedModel]:
+        return await self._client.models()
+
+    async def spec(self, name: str) -> ModelSpec:
+        """Raises UnknownModel."""
+        models = await self._client.models()
+        served = models.get(name) or next(
+            (m for m in models.values() if name in m.spec.aliases), None
+        )
+        if served is None:
+            raise UnknownModel
+        return served.spec
+
+    async def entry(self, spec: ModelSpec) -> CatalogEntry:
+        """The model and its tokenizer, built on first use."""
+        key = (spec.tokenizer_sha256, spec.max_tokens)
+        task = self._tokenizers.get(key)
+        if task is None or (task.done() and task.exception() is not None):
+            task = self._tokenizers[key] = asyncio.create_task(self._build(spec))
+        return CatalogEntry(spec, await asyncio.shield(task))
+
+    async def sole_reranker(self) -> ModelSpec | None:
+        """The one scoring model, else the one model there is, else None."""
+        specs = [served.spec for served in (await self._client.models()).values()]
+        scoring = [spec for spec in specs if spec.task == "score"]
+        candidates = scoring or specs
+        return candidates[0] if len(candidates) == 1 else None
+
+    async def _build(self, spec: ModelSpec) -> TextTokenizer:
+        data = await self._client.tokenizer(spec.tokenizer_sha256)
+        return await asyncio.to_thread(TextTokenizer, data, spec.max_tokens, spec.vocab_size)

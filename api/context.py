@@ -1,0 +1,40 @@
+"""What is known of one request while it is answered."""
+
+import time
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from auth.principal import ANONYMOUS, Principal
+from observability.metrics import NO_MODEL
+from transport.messages import Lane
+
+
+@dataclass(eq=False)
+class RequestContext:
+    """Filled along the way; the middleware writes headers, metrics and the access line from it."""
+
+    request_id: str
+    started_s: float = field(default_factory=time.perf_counter)
+    principal: Principal = ANONYMOUS
+    model: str = NO_MODEL  # the resolved id, never what the client sent
+    lane: Lane = "online"
+    deadline_s: float = 0.0  # on the clock of time.perf_counter
+    stages: dict[str, float] = field(default_factory=dict)  # seconds by stage
+    tokens: int = 0
+    inputs: int = 0
+    truncated: int = 0
+    error_type: str = ""
+    headers: dict[str, str] = field(default_factory=dict)  # of the answer
+
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self.started_s
+
+    def left_s(self) -> float:
+        """Time to the deadline."""
+        return self.deadline_s - time.perf_counter()
+
+
+def context_of(request: Request) -> RequestContext:
+    context: RequestContext = request.scope["state"]["context"]
+    return context

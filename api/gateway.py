@@ -1,0 +1,170 @@
+"""The middle of a request: tokenize -> admit -> split into jobs -> submit all -> merge."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from api.admission import Refused, admit
+from api.catalog import Catalog, CatalogEntry
+from api.context import RequestContext
+from api.errors import ApiError
+from api.sharding import Shard, merge, split
+from api.tokenization import TokenizerPool
+from checkpoint.spec import ModelSpec
+from checkpoint.tokenizer import Encoded, TextTokenizer
+from observability.metrics import Metrics
+from observability.request_id import new_id
+from transport.messages import Job, JobError, JobResult, Kind
+from transport.protocols import JobClient
+
+
+@dataclass(frozen=True)
+class GatewayConfig:
+    max_inputs: int = 2_048
+    max_request_tokens: int = 1_048_576
+    max_body_bytes: int = 26_214_400
+    max_queue_s: float = 10.0
+    timeout_s: float = 60.0
+    max_timeout_s: float = 600.0
+    tokenizer_threads: int = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the engine made of a request."""
+
+    spec: ModelSpec
+    rows: NDArray[np.float32]  # [N, D], in input order
+    tokens: int
+    dtype: str
+
+
+class Gateway:
+    """Source of truth for a request in flight: it holds the inputs until the answer is whole."""
+
+    def __init__(self, client: JobClient, config: GatewayConfig, metrics: Metrics) -> None:
+        self.config = config
+        self.catalog = Catalog(client)
+        self._client = client
+        self._metrics = metrics
+        self._tokenizers = TokenizerPool(config.tokenizer_threads)
+
+    async def run(
+        self,
+        spec: ModelSpec,
+        kind: Kind,
+        encode: Callable[[TextTokenizer], Encoded],
+        context: RequestContext,
+    ) -> Answer:
+        """One row for each sequence that `encode` makes, in its order.
+
+        Raises:
+            InputError: from `encode`. ApiError: too many tokens, or refused by admission.
+            JobError: the jobs failed. SequenceFailed: one sequence did.
+        """
+        with self._metrics.inflight.labels(spec.id).track_inprogress():
+            entry = await self.catalog.entry(spec)
+            encoded = await self._tokenize(entry, encode, context)
+            await self._admit(spec, context)
+            shards = list(split(encoded, spec.shard_tokens))
+            results = await self._submit_all(spec, kind, shards, context)
+            rows = merge(shards, results)
+        self._count(spec, kind, context)
+        return Answer(spec, rows, context.tokens, results[0].dtype)
+
+    async def warm(self) -> None:
+        """Build the tokenizers, so that no request waits for one."""
+        for served in (await self.catalog.models()).values():
+            await self.catalog.entry(served.spec)
+
+    async def observe_queues(self, period_s: float = 1.0) -> None:
+        """Keep the queue gauges true until cancelled."""
+        while True:
+            for name in await self.catalog.models():
+                online = await self._client.backlog(name, "online")
+                both = await self._client.backlog(name, "bulk")
+                for lane, tokens, jobs in (
+                    ("online", online.tokens, online.jobs),
+                    ("bulk", both.tokens - online.tokens, both.jobs - online.jobs),
+                ):
+                    self._metrics.queue_tokens.labels(name, lane).set(tokens)
+                    self._metrics.queue_depth.labels(name, lane).set(jobs)
+            await asyncio.sleep(period_s)
+
+    def close(self) -> None:
+        self._tokenizers.close()
+
+    async def _tokenize(
+        self,
+        entry: CatalogEntry,
+        encode: Callable[[TextTokenizer], Encoded],
+        context: RequestContext,
+    ) -> Encoded:
+        started_s = time.perf_counter()
+        encoded = await self._tokenizers.run(lambda: encode(entry.tokenizer), context.left_s())
+        context.stages["tokenize"] = time.perf_counter() - started_s
+        context.tokens = int(encoded.input_ids.size)
+        context.inputs = int(encoded.lengths.size)
+        context.truncated = encoded.truncated
+        limit = self.config.max_request_tokens
+        if context.tokens > limit:
+            message = f"Requested {context.tokens} tokens, max {limit} tokens per request"
+            raise ApiError("too_many_tokens", message)
+        return encoded
+
+    async def _admit(self, spec: ModelSpec, context: RequestContext) -> None:
+        backlog = await self._client.backlog(spec.id, context.lane)
+        try:
+            admit(backlog, self.config.max_queue_s, context.left_s())
+        except Refused as refused:
+            self._metrics.shed.labels(spec.id, refused.reason).inc()
+            raise JobError("overloaded", retry_after_s=refused.retry_after_s) from None
+
+    async def _submit_all(
+        self, spec: ModelSpec, kind: Kind, shards: Sequence[Shard], context: RequestContext
+    ) -> list[JobResult]:
+        submitted_s = time.perf_counter()
+        budget_ms = int(context.left_s() * 1000)
+        if budget_ms <= 0:
+            raise JobError("deadline")
+        jobs = [
+            Job(
+                job_id=new_id("job_"),
+                model=spec.id,
+                kind=kind,
+                input_ids=shard.input_ids,
+                lengths=shard.lengths,
+                type_ids=shard.type_ids,
+                lane=context.lane,
+                budget_ms=budget_ms,
+            )
+            for shard in shards
+        ]
+        results = await self._await_all(jobs)
+        elapsed_s = time.perf_counter() - submitted_s
+        slowest = max(results, key=lambda result: sum(result.timings.values()))
+        context.stages |= slowest.timings
+        context.stages["reply"] = max(0.0, elapsed_s - sum(slowest.timings.values()))
+        return results
+
+    async def _await_all(self, jobs: Sequence[Job]) -> list[JobResult]:
+        if len(jobs) == 1:
+            return [await self._client.submit(jobs[0])]
+        tasks = [asyncio.create_task(self._client.submit(job)) for job in jobs]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:  # the first failure, or the client's departure, makes the others useless
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _count(self, spec: ModelSpec, kind: Kind, context: RequestContext) -> None:
+        self._metrics.tokens.labels(spec.id, kind).inc(context.tokens)
+        self._metrics.inputs.labels(spec.id, kind).inc(context.inputs)
+        self._metrics.request_tokens.labels(spec.id).observe(context.tokens)
+        if context.truncated:
+            self._metrics.truncated_inputs.labels(spec.id).inc(context.truncated)

@@ -1,0 +1,106 @@
+"""POST /v1/embeddings"""
+
+import asyncio
+import time
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.context import RequestContext
+from api.embeddings_request import EmbeddingsFields, EmbeddingsRequest, parse_embeddings_request
+from api.errors import ApiError, from_failed_sequence, from_input
+from api.gateway import Answer
+from api.openapi import EMBEDDINGS
+from api.service import Service, service_of
+from api.sharding import SequenceFailed
+from api.vectors import embeddings_body, finish
+from checkpoint.cl100k import decode_cl100k
+from checkpoint.errors import InputError
+from checkpoint.spec import ModelSpec
+from checkpoint.tokenizer import Encoded, TextTokenizer
+
+router = APIRouter()
+
+# Above this many numbers an answer is encoded off the event loop: about 1 ms as floats.
+_LARGE = 50_000
+
+
+@router.post("/v1/embeddings", openapi_extra=EMBEDDINGS)
+@router.post("/embeddings", include_in_schema=False)
+async def create_embeddings(request: Request) -> Response:
+    """Embed texts or token arrays."""
+    service = service_of(request)
+
+    async def work(body: dict[str, Any], context: RequestContext) -> bytes:
+        return await _embed(service, body, context)
+
+    return await service.answer(request, "embed", work)
+
+
+async def _embed(service: Service, body: dict[str, Any], context: RequestContext) -> bytes:
+    request = parse_embeddings_request(body, service.gateway.config.max_inputs)
+    fields = request.fields
+    spec = await service.resolve(fields.model, context)
+    _check_model(spec, fields)
+    encode = _encoder(request, spec)
+    try:
+        answer = await service.gateway.run(spec, "embed", encode, context)
+    except InputError as error:
+        raise from_input(error, "input") from None
+    except SequenceFailed as failed:
+        raise from_failed_sequence(failed.code, f"input[{failed.index}]") from None
+    started_s = time.perf_counter()
+    if answer.rows.size > _LARGE:
+        content = await asyncio.to_thread(_content, answer, fields)
+    else:
+        content = _content(answer, fields)
+    context.stages["encode"] = time.perf_counter() - started_s
+    return content
+
+
+def _check_model(spec: ModelSpec, fields: EmbeddingsFields) -> None:
+    if spec.task != "embed":
+        message = f"The model `{spec.id}` scores pairs; it gives no embeddings."
+        raise ApiError("invalid_value", message, param="model")
+    sizes = {spec.dim, *spec.matryoshka}
+    if fields.dimensions is not None and fields.dimensions not in sizes:
+        message = (
+            "This model does not support specifying dimensions."
+            if len(sizes) == 1
+            else f"Invalid value for 'dimensions'. Supported values: {sorted(sizes)}."
+        )
+        raise ApiError("invalid_value", message, param="dimensions")
+
+
+def _encoder(request: EmbeddingsRequest, spec: ModelSpec) -> Any:
+    """What turns the inputs into ids, to be run in a tokenizer's thread."""
+    truncate = request.fields.truncates
+    policy = request.fields.token_input or spec.token_input
+    prompt = spec.prompts[spec.default_prompt] if spec.default_prompt else ""
+    texts, token_ids = request.texts, request.token_ids
+    if token_ids is not None and policy == "reject":
+        message = "This model takes text only: '$.input' holds token ids."
+        raise ApiError("invalid_value", message, param="input")
+
+    def encode(tokenizer: TextTokenizer) -> Encoded:
+        if texts is not None:
+            return tokenizer.encode(texts, prompt=prompt, truncate=truncate)
+        assert token_ids is not None  # noqa: S101  one of the two is there
+        if policy == "native":
+            return tokenizer.check_native(token_ids, truncate=truncate)
+        decoded = [decode_cl100k(ids, index) for index, ids in enumerate(token_ids)]
+        return tokenizer.encode(decoded, prompt=prompt, truncate=truncate)
+
+    return encode
+
+
+def _content(answer: Answer, fields: EmbeddingsFields) -> bytes:
+    normalize = answer.spec.normalizes if fields.normalize is None else fields.normalize
+    rows = finish(answer.rows, fields.dimensions, normalize)
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        index = int(np.argmin(finite))
+        raise from_failed_sequence("non_finite", f"input[{index}]")
+    return embeddings_body(rows, fields.encoding_format, answer.spec.id, answer.tokens)

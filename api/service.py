@@ -1,0 +1,83 @@
+"""What the routes share: the gateway, and the steps every scored or embedded request takes."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.catalog import UnknownModel
+from api.context import RequestContext, context_of
+from api.deadline import lane, timeout_s
+from api.disconnect import run_while_connected
+from api.errors import ApiError, from_job, unknown_model
+from api.gateway import Gateway
+from api.request_body import read_object
+from checkpoint.spec import ModelSpec
+from observability.health import Health
+from observability.metrics import Metrics
+from transport.messages import JobError
+
+Work = Callable[[dict[str, Any], RequestContext], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """Held by the app's state; every route reads it from there."""
+
+    gateway: Gateway
+    health: Health
+    metrics: Metrics
+    created: int  # when this process began to serve, as /v1/models tells
+
+    async def answer(self, request: Request, scope: str, work: Work) -> Response:
+        """Read a body, do the work while the client stays, and give its JSON back.
+
+        Raises:
+            ApiError: whatever went wrong, in the caller's contract.
+        """
+        context = context_of(request)
+        config = self.gateway.config
+        require_scope(context, scope)
+        context.lane = lane(request.headers, context.principal.lane)
+        limit_s = timeout_s(request.headers, config.timeout_s, config.max_timeout_s)
+        context.deadline_s = context.started_s + limit_s
+        body = await read_object(request, config.max_body_bytes)
+        try:
+            content = await run_while_connected(request, _coroutine(work, body, context))
+        except JobError as error:
+            raise from_job(error) from None
+        if context.truncated:
+            context.headers["x-florilege-truncated"] = str(context.truncated)
+        return Response(content, media_type="application/json")
+
+    async def resolve(self, name: str, context: RequestContext) -> ModelSpec:
+        """The model of that id or alias, if the caller may use it. Raises ApiError."""
+        try:
+            spec = await self.gateway.catalog.spec(name)
+        except UnknownModel:
+            raise unknown_model(name) from None
+        return self.use(spec, context)
+
+    def use(self, spec: ModelSpec, context: RequestContext) -> ModelSpec:
+        if not context.principal.may_use(spec.id):
+            raise ApiError("model_forbidden", unknown_model(spec.id).message, param="model")
+        context.model = spec.id
+        context.headers["x-florilege-dtype"] = spec.dtype
+        return spec
+
+
+def require_scope(context: RequestContext, scope: str) -> None:
+    if not context.principal.may(scope):
+        message = f"You have insufficient permissions for this operation. Missing scope: {scope}."
+        raise ApiError("missing_scope", message)
+
+
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def _coroutine(work: Work, body: dict[str, Any], context: RequestContext) -> bytes:
+    return await work(body, context)

@@ -1,0 +1,50 @@
+"""The command line: `florilege --help`."""
+
+import json
+import subprocess
+import sys
+
+import typer
+
+from cli import keys
+from cli.options import with_settings
+from cli.settings import Settings
+
+_ALL = tuple(Settings.model_fields)
+
+app = typer.Typer(
+    help="OpenAI-compatible embeddings and rerank.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # its tracebacks show local variables: texts and keys
+)
+app.add_typer(keys.app, name="keys")
+
+
+@app.command()
+@with_settings(_ALL)
+def serve(settings: Settings) -> None:
+    """Serve models: gateway and worker in one process."""
+    from cli.serve import run
+
+    run(settings)
+
+
+@app.command("check-config")
+@with_settings(_ALL)
+def check_config(settings: Settings) -> None:
+    """Print the effective settings, secrets hidden."""
+    typer.echo(json.dumps(settings.redacted(), indent=2))
+
+
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    }
+)
+def bench(context: typer.Context) -> None:
+    """Measure a server: runs `python -m bench` with the same arguments."""
+    command = [sys.executable, "-m", "bench", *context.args]
+    raise typer.Exit(subprocess.run(command, check=False).returncode)  # noqa: S603

@@ -1,0 +1,150 @@
+"""`florilege serve`: gateway and worker in one process, from start to exit code."""
+
+import asyncio
+import ipaddress
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from rich.console import Console
+
+from auth.errors import AuthError
+from checkpoint.errors import CheckpointError
+from cli.banner import show_banner
+from cli.http_server import HttpServer, PortTaken
+from cli.settings import Settings
+from cli.wiring import Embedded, Observers, build_embedded, build_keys, build_observers
+from observability.admin import AdminApp
+from observability.logs import configure_logs, get_logger
+
+if TYPE_CHECKING:
+    from auth.authenticator import Authenticator
+
+ENGINE_DIED = 70  # EX_SOFTWARE: the supervisor restarts the process
+REFUSED = 78  # EX_CONFIG: a restart changes nothing
+_LAST_ANSWERS_S = 1.0  # what failed requests have to leave in, once the engine is dead
+
+
+class Exposed(Exception):
+    """A server that strangers can reach and that has no keys."""
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM, SIGINT or the engine's death; exits the process."""
+    configure_logs(settings.log_level)
+    try:
+        code = uvloop.run(serve(settings))
+    except _start_errors() as error:
+        Console(stderr=True).print(f"florilege: {error}", style="red", markup=False)
+        sys.exit(REFUSED)
+    if code == ENGINE_DIED:
+        # A blocked step cannot be joined, and interpreter shutdown would wait for it or crash.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+async def serve(settings: Settings) -> int:
+    """The exit code, once everything has ended."""
+    stop = _stop_signal()
+    observers = build_observers()
+    starting = ["loading"]
+    observers.health.add("models", lambda: starting[0] if starting else None)
+    authenticator, watch, store = build_keys(settings)
+    admin = HttpServer(
+        AdminApp(observers.health, observers.metrics),
+        settings.admin_host,
+        settings.admin_port,
+        drain_s=1.0,
+    )
+    await admin.start()
+    watching = None
+    try:
+        if not settings.no_auth:
+            await watch.refresh()
+            watching = asyncio.create_task(watch.run())
+        _refuse_exposure(settings, authenticator)
+        embedded = await build_embedded(settings, authenticator, observers)
+        starting.clear()
+        return await _serve_embedded(settings, embedded, observers, admin, stop)
+    finally:
+        if watching is not None:
+            watching.cancel()
+        await store.close()
+        await admin.stop()
+
+
+async def _serve_embedded(
+    settings: Settings,
+    embedded: Embedded,
+    observers: Observers,
+    admin: HttpServer,
+    stop: asyncio.Event,
+) -> int:
+    died = embedded.thread.died
+    observers.health.add("engine", lambda: "dead" if died.done() else None)
+    observers.health.add("server", lambda: "draining" if stop.is_set() else None)
+    for worker in embedded.workers:
+        await worker.announce()
+    running = [asyncio.create_task(worker.run()) for worker in embedded.workers]
+    observing = asyncio.create_task(embedded.gateway.observe_queues())
+    await embedded.gateway.warm()
+    public = HttpServer(embedded.app, settings.host, settings.port, settings.drain_s)
+    await public.start()
+    show_banner(public.url, admin.url, embedded.specs)
+    ends: set[asyncio.Future[Any]] = {died, asyncio.create_task(stop.wait())}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    observing.cancel()
+    if died.done():
+        get_logger().error("engine_died", reason=died.result())
+        embedded.transport.fail("engine_failed")
+        await asyncio.wait({asyncio.create_task(public.stop())}, timeout=_LAST_ANSWERS_S)
+        return ENGINE_DIED
+    await public.stop()
+    for worker in embedded.workers:
+        worker.drain()
+    await asyncio.gather(*running)
+    embedded.thread.stop()
+    embedded.gateway.close()
+    return 0
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def _refuse_exposure(settings: Settings, authenticator: "Authenticator") -> None:
+    if not authenticator.is_open:
+        return
+    if settings.no_auth or _is_loopback(settings.host):
+        get_logger().warning("open", reason="no key exists: whoever reaches this port may call it")
+        return
+    raise Exposed(
+        f"refusing to serve {settings.host} to strangers: make a key with "
+        "`florilege keys create --name NAME`, or say --no-auth"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name that may resolve to anything
+
+
+def _start_errors() -> tuple[type[Exception], ...]:
+    """What an operator can mend; anything else is a defect and keeps its traceback."""
+    errors: tuple[type[Exception], ...] = (AuthError, CheckpointError, Exposed, PortTaken)
+    try:
+        from engine.errors import EngineError
+    except ImportError:
+        return errors
+    return (*errors, EngineError)

@@ -1,0 +1,204 @@
+"""Every setting, once: its flag, its FLORILEGE_ variable, its default and its help.
+
+A flag wins over the environment, the environment over the default. Nothing else in the product
+reads the environment.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from checkpoint.find import DEFAULT_MODEL
+from checkpoint.spec import TokenInput
+
+PREFIX = "FLORILEGE_"
+
+
+class SettingsError(Exception):
+    """A flag or variable that cannot be; the message names it."""
+
+
+class Settings(BaseModel):
+    """All settings. A command takes those it needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: tuple[str, ...] = Field(
+        (DEFAULT_MODEL,), description="DIR_OR_HUB_ID[=ALIAS]; may be given several times"
+    )
+    host: str = Field("127.0.0.1", description="Address of the public API")
+    port: int = Field(8000, ge=0, le=65535, description="Its port; 0: a free one")
+    admin_host: str = Field("127.0.0.1", description="Address of health and metrics")
+    admin_port: int = Field(8001, ge=0, le=65535, description="Their port; 0: a free one")
+    no_auth: bool = Field(False, description="Serve beyond loopback without keys")
+
+    device: str = Field("auto", description="auto | cpu")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto",
+        description="auto | float32 | bfloat16 | float16; auto: what the device is native in",
+    )
+    kernels: Literal["auto", "onednn", "plain"] = Field(
+        "auto", description="auto | onednn | plain: the CPU's linears and attention"
+    )
+    self_test: Literal["on", "off"] = Field(
+        "on", description="on | off: compare packed with alone before serving"
+    )
+    max_batch_tokens: int = Field(2_048, ge=1, description="Tokens a batch")
+    max_batch_sequences: int = Field(512, ge=1, description="Sequences a batch")
+    watchdog_s: float = Field(60.0, gt=0, description="A step longer than this ends the process")
+
+    max_input_tokens: int | None = Field(
+        None, ge=1, description="Limit of one input; default the model's, never above its positions"
+    )
+    matryoshka: tuple[str, ...] = Field(
+        (), description="ID=SIZE,SIZE…: sizes that `dimensions` may ask of a model"
+    )
+    token_input: TokenInput = Field(
+        "cl100k_decode", description="cl100k_decode | native | reject: what token arrays mean"
+    )
+    max_inputs: int = Field(2_048, ge=1, description="Inputs a request")
+    max_request_tokens: int = Field(1_048_576, ge=1, description="Tokens a request")
+    max_body_bytes: int = Field(26_214_400, ge=1, description="Bytes a request body")
+    max_queue_s: float = Field(10.0, gt=0, description="Longest wait that is admitted")
+    timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none")
+    max_timeout_s: float = Field(600.0, gt=0, description="Longest deadline a request may name")
+    tokenizer_threads: int = Field(2, ge=1, description="Threads that tokenize")
+    drain_s: float = Field(25.0, ge=0, description="Time to finish requests after SIGTERM")
+
+    database_url: SecretStr | None = Field(
+        None, description="Store of the keys; default SQLite in the data directory"
+    )
+    pepper: SecretStr | None = Field(
+        None, description="Peppers of the keys as VERSION:BASE64; default a file beside the store"
+    )
+    data_dir: Path = Field(
+        Path("~/.local/share/florilege"), description="Default $XDG_DATA_HOME/florilege"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug | info | warning | error"
+    )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _expand(cls, path: Path) -> Path:
+        return path.expanduser()
+
+    @field_validator("matryoshka")
+    @classmethod
+    def _check_matryoshka(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parse_matryoshka(value)
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                make_url(value.get_secret_value())
+            except ArgumentError:
+                raise ValueError("not a database URL") from None
+        return value
+
+    @property
+    def database(self) -> str:
+        """The URL of the store of the keys."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite+aiosqlite:///{self.data_dir / 'florilege.db'}"
+
+    @property
+    def pepper_path(self) -> Path:
+        return self.data_dir / "pepper"
+
+    def matryoshka_of(self, model_id: str) -> tuple[int, ...]:
+        return parse_matryoshka(self.matryoshka).get(model_id, ())
+
+    def redacted(self) -> dict[str, Any]:
+        """Every effective value as JSON can hold it, secrets hidden."""
+        values = self.model_dump(mode="json")
+        values["database_url"] = make_url(self.database).render_as_string(hide_password=True)
+        return values
+
+
+SECRETS = tuple(
+    name for name, f in Settings.model_fields.items() if f.annotation == SecretStr | None
+)
+
+
+def load_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+    """The effective settings. `flags` holds None for a flag that was not given.
+
+    Raises SettingsError for an unknown variable, an unreadable file or an impossible value.
+    """
+    values = _defaults(environ) | _from_environment(environ)
+    values |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        # Without the input: it may be a secret.
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        raise SettingsError(f"{flag_of(name)} ({variable_of(name)}): {first['msg']}") from None
+
+
+def flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def variable_of(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """`ID=64,128` by model. In a variable a comma separates models too: sizes follow their id."""
+    sizes: dict[str, tuple[int, ...]] = {}
+    model = ""
+    for part in ",".join(items).split(",") if items else []:
+        name, equals, size = part.strip().rpartition("=")
+        model = name if equals else model
+        if not model or not size.isdecimal() or int(size) < 1:
+            raise ValueError("expected ID=SIZE,SIZE…")
+        sizes[model] = (*sizes.get(model, ()), int(size))
+    return sizes
+
+
+def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
+    home = environ.get("XDG_DATA_HOME")
+    return {"data_dir": Path(home) / "florilege"} if home else {}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    by_variable = {variable_of(name): name for name in Settings.model_fields}
+    files = {f"{variable_of(name)}_FILE": name for name in SECRETS}
+    values: dict[str, Any] = {}
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX):
+            continue
+        if variable in by_variable:
+            name = by_variable[variable]
+            values[name] = _split(text) if _is_list(name) else text
+        elif variable in files:
+            values.setdefault(files[variable], _read_secret(variable, text))
+        else:
+            raise SettingsError(f"{variable} is not a setting: see `florilege serve --help`")
+    return values
+
+
+def _is_list(name: str) -> bool:
+    return Settings.model_fields[name].annotation == tuple[str, ...]
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _read_secret(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{variable}: cannot read the file: {type(error).__name__}") from None

@@ -1,0 +1,149 @@
+"""The only builder: settings in, running objects out. Worker and engine are imported when needed,
+so that a gateway starts without torch installed."""
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from api.app import create_app
+from api.gateway import Gateway, GatewayConfig
+from api.service import Service
+from auth.authenticator import Authenticator
+from auth.pepper import Peppers, load_peppers
+from auth.store import KeyStore
+from auth.watch import KeyWatch
+from checkpoint.errors import CheckpointError
+from checkpoint.find import find_model
+from checkpoint.read import ReadOptions, read_model, read_tokenizer
+from checkpoint.spec import ModelSpec
+from cli.settings import Settings
+from observability.health import Health
+from observability.metrics import Metrics
+from transport.memory import MemoryTransport
+
+if TYPE_CHECKING:
+    from worker.engine_thread import EngineThread
+    from worker.worker import LoadedModel, Worker
+
+VERSION = version("florilege")
+
+
+@dataclass(frozen=True, eq=False)
+class Observers:
+    """What gateway and worker of one process both report to."""
+
+    metrics: Metrics
+    health: Health
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Gateway and worker in one process, over memory."""
+
+    app: FastAPI
+    gateway: Gateway
+    transport: MemoryTransport
+    workers: "list[Worker]"
+    thread: "EngineThread"
+    specs: list[ModelSpec]
+
+
+def build_observers() -> Observers:
+    observers = Observers(Metrics(), Health())
+    observers.metrics.build_info.labels(VERSION).set(1)
+    return observers
+
+
+def build_keys(settings: Settings) -> tuple[Authenticator, KeyWatch, KeyStore]:
+    """Who may call; `await watch.refresh()` before the first request."""
+    authenticator = Authenticator()
+    store = KeyStore(settings.database)
+    watch = KeyWatch(authenticator, store, lambda: read_peppers(settings))
+    return authenticator, watch, store
+
+
+def read_peppers(settings: Settings) -> Peppers:
+    """Those given, else the file of the data directory. Raises the errors of a pepper."""
+    if settings.pepper is not None:
+        return Peppers.parse(settings.pepper.get_secret_value())
+    return load_peppers(settings.pepper_path)
+
+
+async def build_embedded(
+    settings: Settings, authenticator: Authenticator, observers: Observers
+) -> Embedded:
+    """Load the models and put everything together. Raises CheckpointError and EngineError."""
+    from worker.engine_thread import EngineThread
+    from worker.worker import Worker, WorkerConfig
+
+    models = [await asyncio.to_thread(load_model, settings, name) for name in settings.model]
+    _refuse_same_names([model.spec for model in models])
+    transport = MemoryTransport()
+    thread = EngineThread(settings.watchdog_s)
+    config = WorkerConfig(
+        max_batch_tokens=settings.max_batch_tokens,
+        max_batch_sequences=settings.max_batch_sequences,
+    )
+    metrics = observers.metrics
+    workers = [Worker(model, transport, thread, config, metrics) for model in models]
+    for model in models:
+        metrics.prime(model.spec.id)
+        device = str(model.spec.runtime.get("device", ""))
+        metrics.model_info.labels(model.spec.id, model.spec.dtype, device).set(1)
+    gateway = Gateway(transport, gateway_config(settings), metrics)
+    service = Service(gateway, observers.health, metrics, int(time.time()))
+    app = create_app(service, authenticator, VERSION)
+    return Embedded(app, gateway, transport, workers, thread, [m.spec for m in models])
+
+
+def load_model(settings: Settings, name: str) -> "LoadedModel":
+    """Find, read and load one model, and prove it by its self-test."""
+    from engine.engine import Engine, EngineConfig
+    from worker.worker import LoadedModel
+
+    found = find_model(name)
+    options = ReadOptions(
+        max_input_tokens=settings.max_input_tokens,
+        matryoshka=settings.matryoshka_of(found.id),
+        token_input=settings.token_input,
+    )
+    spec, files = read_model(found, options)
+    config = EngineConfig(
+        device=settings.device,
+        dtype=settings.dtype,
+        kernels=settings.kernels,
+        max_batch_tokens=settings.max_batch_tokens,
+    )
+    engine = Engine.load(spec, files, config)
+    if settings.self_test == "on":
+        engine.self_test()
+    spec = replace(
+        spec,
+        dtype=engine.dtype,
+        shard_tokens=settings.max_batch_tokens,
+        runtime=engine.runtime,
+    )
+    return LoadedModel(spec, engine.step, read_tokenizer(files.modules[0].directory))
+
+
+def gateway_config(settings: Settings) -> GatewayConfig:
+    return GatewayConfig(
+        max_inputs=settings.max_inputs,
+        max_request_tokens=settings.max_request_tokens,
+        max_body_bytes=settings.max_body_bytes,
+        max_queue_s=settings.max_queue_s,
+        timeout_s=settings.timeout_s,
+        max_timeout_s=settings.max_timeout_s,
+        tokenizer_threads=settings.tokenizer_threads,
+    )
+
+
+def _refuse_same_names(specs: list[ModelSpec]) -> None:
+    names = [name for spec in specs for name in {spec.id, *spec.aliases}]
+    for name in names:
+        if names.count(name) > 1:
+            raise CheckpointError(f"two models are called {name!r}: give one of them an alias")
