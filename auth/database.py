@@ -1,0 +1,145 @@
+"""The connection to the database: what SQLite needs is here, and nowhere else."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+
+from auth.errors import StoreUnavailable
+
+BUSY_TIMEOUT_S = 10.0  # a writer waits this long for another before it fails
+_BEGIN = "florilege_begin"  # execution option: how SQLite begins the transaction
+
+# isolation_level None: the driver's own transactions start too late to cover reads and CREATE
+# TABLE. No pool: a connection is one `open`, and a pooled one would go on reading a file that a
+# backup has replaced.
+_SQLITE_OPTIONS: dict[str, Any] = {
+    "connect_args": {"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
+    "poolclass": NullPool,
+}
+
+
+class Database:
+    """Transactions on one database. A SQLite file is made by `create`, never by looking."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = make_url(url)
+            self._file = _sqlite_file(parsed)
+            if self._file is None:
+                self._engine = create_async_engine(parsed)
+            else:
+                self._engine = _sqlite_engine(self._file)
+        except (ArgumentError, ValueError):
+            # The text may hold a password: it is not repeated.
+            raise StoreUnavailable("the database URL cannot be read") from None
+        except ModuleNotFoundError as error:
+            raise StoreUnavailable(f"the database driver {error.name} is not installed") from None
+        self._writing = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+
+    def exists(self) -> bool:
+        """Whether there is anything to read; a server is always taken to exist."""
+        try:
+            return self._file is None or self._file.exists()
+        except OSError as error:
+            raise StoreUnavailable(f"{self._file}: {error.strerror}") from error
+
+    def create(self, fill: Callable[[Connection], None]) -> None:
+        """Make an SQLite file (mode 0600, its directory 0700) with what `fill` puts into it.
+
+        It appears whole or not at all; who comes second changes nothing. Blocks for about 0.1 s.
+        """
+        if self._file is None:
+            return
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=self._file.parent, prefix=".new-") as directory:
+                new = Path(directory, self._file.name)
+                new.touch(mode=0o600)
+                _fill(new, fill)
+                with suppress(FileExistsError):
+                    self._file.hardlink_to(new)
+        except OSError as error:
+            raise StoreUnavailable(f"{self._file}: {error.strerror}") from error
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction, its reads of one moment. Raises `StoreUnavailable`."""
+        async with _transaction(self._engine) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction, undone if the block raises. Raises `StoreUnavailable`."""
+        async with _transaction(self._writing) as connection:
+            yield connection
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+def _sqlite_file(url: URL) -> Path | None:
+    if url.get_backend_name() != "sqlite":
+        return None
+    if not url.database or url.database == ":memory:":
+        raise StoreUnavailable("keys need an SQLite file: one in memory would be lost")
+    return Path(url.database)
+
+
+def _fill(file: Path, fill: Callable[[Connection], None]) -> None:
+    # The file keeps the mode, in which readers go on while another process writes. It is chosen
+    # while nobody else knows the file: switching one in use fails rather than waits.
+    with closing(sqlite3.connect(file)) as wal:
+        wal.execute("PRAGMA journal_mode = WAL")
+    engine = create_engine(_sqlite_url("sqlite", file), **_SQLITE_OPTIONS)
+    _hook(engine)
+    with engine.begin() as connection:
+        fill(connection)
+
+
+@asynccontextmanager
+async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    except (SQLAlchemyError, OSError) as error:
+        # The driver's own words alone: SQLAlchemy adds the statement and its parameters.
+        cause = getattr(error, "orig", None) or error
+        raise StoreUnavailable(f"the database failed: {cause}") from error
+
+
+def _sqlite_engine(file: Path) -> AsyncEngine:
+    engine = create_async_engine(_sqlite_url("sqlite+aiosqlite", file), **_SQLITE_OPTIONS)
+    _hook(engine.sync_engine)
+    return engine
+
+
+def _sqlite_url(driver: str, file: Path) -> str:
+    # mode=rw: connecting fails where there is no file.
+    return f"{driver}:///file:{quote(str(file.absolute()))}?mode=rw&uri=true"
+
+
+def _hook(engine: Engine) -> None:
+    event.listen(engine, "connect", _enforce_foreign_keys)
+    event.listen(engine, "begin", _begin)
+
+
+def _enforce_foreign_keys(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # A transaction that reads first and writes later could not wait for another writer: IMMEDIATE
+    # takes the lock at once.
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

@@ -1,0 +1,49 @@
+"""The schema of the database: at which revision it is, and how it gets to the newest."""
+
+import logging
+from pathlib import Path
+
+from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
+
+from auth.errors import SchemaNewer, SchemaOutdated
+
+HEAD = "0001"  # the newest file of migrations/versions; four digits, so that they compare as text
+SCRIPTS = Path(__file__).parent / "migrations"
+
+_version = Table("alembic_version", MetaData(), Column("version_num", String(32)))
+
+
+def check(connection: Connection) -> None:
+    """Raises `SchemaOutdated` or `SchemaNewer` unless the schema is at the newest revision."""
+    current = None
+    if inspect(connection).has_table(_version.name):
+        current = connection.execute(select(_version.c.version_num)).scalar_one_or_none()
+    if current is None or current < HEAD:
+        raise SchemaOutdated(f"the database is at revision {current}; this version needs {HEAD}")
+    if current > HEAD:
+        raise SchemaNewer(f"the database is at revision {current}; this version knows {HEAD}")
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the schema to the newest revision within the transaction of `connection`.
+
+    Raises `SchemaNewer` and changes nothing when the database is ahead of this program.
+    """
+    try:
+        check(connection)
+    except SchemaOutdated:
+        _run_revisions(connection)
+
+
+def _run_revisions(connection: Connection) -> None:
+    # It tells its progress at INFO, from its import on; that is not the log of a server.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    # The value is interpolated: a percent sign of the path is doubled.
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

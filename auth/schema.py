@@ -1,0 +1,87 @@
+"""The tables, as the newest revision under `migrations/` leaves them.
+
+Times are whole seconds since 1970, UTC: the same in every database, and what the API shows.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+)
+
+LIMIT_COLUMNS = (
+    "rpm",
+    "tpm",
+    "max_concurrency",
+    "burst_s",
+    "daily_tokens",
+    "monthly_tokens",
+)
+
+metadata = MetaData()
+
+
+def _limits() -> list[Column[int] | Column[float]]:
+    """Fresh columns, in the order of LIMIT_COLUMNS: a column belongs to one table."""
+    return [
+        Column("rpm", Integer),
+        Column("tpm", BigInteger),
+        Column("max_concurrency", Integer),
+        Column("burst_s", Float),
+        Column("daily_tokens", BigInteger),
+        Column("monthly_tokens", BigInteger),
+    ]
+
+
+# One row, raised in the transaction of every write that gateways must see. `last_used_at` is not
+# such a write: it would make every gateway read every key again.
+key_revision = Table(
+    "key_revision",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+)
+
+peppers = Table(
+    "peppers",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", String, primary_key=True),
+    *_limits(),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("kid", String(12), primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("pv", Integer, ForeignKey("peppers.version"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("owner", String),
+    Column("project", String, ForeignKey("projects.name")),
+    Column("env", String(16), nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("models", JSON(none_as_null=True)),
+    Column("lane", String(16)),
+    *_limits(),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger),
+)

@@ -1,0 +1,18 @@
+"""All keys at one revision of the store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from auth.record import KeyRecord
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Read by every request, written by none: a change of the store is a new snapshot."""
+
+    revision: int = 0  # of the store when the keys were read; 0: never written
+    keys: Mapping[str, KeyRecord] = field(default_factory=dict)  # by kid, the dead ones too
+    fingerprints: Mapping[int, bytes] = field(default_factory=dict, repr=False)  # by pepper version
+
+
+EMPTY = Snapshot()

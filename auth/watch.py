@@ -1,0 +1,91 @@
+"""Keeps an authenticator's snapshot up with the store."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from auth.authenticator import Authenticator
+from auth.errors import AuthError, PepperMismatch, PepperMissing, StoreUnavailable
+from auth.pepper import Peppers
+from auth.snapshot import Snapshot
+from auth.store import KeyStore
+
+POLL_S = 2.0  # a revocation is promised within 5 s: two polls, and a second to read 100,000 keys
+
+log = structlog.get_logger(__name__)
+
+
+class KeyWatch:
+    """Asks the store for its revision every `poll_s`, and for the keys when it has changed.
+
+    `read_peppers` is called when the keys have changed and there are some, so that a server which
+    started without keys finds the pepper that the first `keys create` made.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        store: KeyStore,
+        read_peppers: Callable[[], Peppers],
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._authenticator = authenticator
+        self._store = store
+        self._read_peppers = read_peppers
+        self._poll_s = poll_s
+        self._revision: int | None = None  # of the last refresh that succeeded
+        self._failed = False
+
+    async def refresh(self) -> None:
+        """Bring the authenticator up to date; awaited once before the server listens.
+
+        Raises `StoreUnavailable`, `SchemaOutdated`, `SchemaNewer`: the last snapshot stays in
+        force. Raises `PepperMissing` and the other errors of a pepper: the keys are in force and
+        all refused.
+        """
+        if not self._store.exists():
+            if self._authenticator.snapshot.keys:
+                raise StoreUnavailable("the database of the keys has gone")
+            return
+        if self._revision is None:
+            await self._store.check_schema()
+        elif await self._store.revision() == self._revision:
+            return
+        snapshot = await self._store.snapshot()
+        peppers = None
+        try:
+            if snapshot.keys:
+                peppers = self._read_peppers()
+                check_peppers(peppers, snapshot, time.time())
+        except AuthError:
+            self._authenticator.replace(snapshot, None)
+            raise
+        self._authenticator.replace(snapshot, peppers)
+        self._revision = snapshot.revision
+
+    async def run(self) -> None:
+        """Refresh until cancelled. What fails is logged when it begins, and tried again."""
+        while True:
+            await asyncio.sleep(self._poll_s)
+            try:
+                await self.refresh()
+            except AuthError as error:
+                if not self._failed:
+                    log.error("key_refresh_failed", error=type(error).__name__, reason=str(error))
+                self._failed = True
+            else:
+                if self._failed:
+                    log.info("key_refresh_recovered")
+                self._failed = False
+
+
+def check_peppers(peppers: Peppers, snapshot: Snapshot, now: float) -> None:
+    """Raises `PepperMissing` or `PepperMismatch` unless these peppers made the active keys."""
+    for version in sorted({record.pv for record in snapshot.keys.values() if record.active(now)}):
+        if version not in peppers:
+            raise PepperMissing(f"keys were made with pepper {version}, which was not given")
+        if peppers.fingerprint(version) != snapshot.fingerprints[version]:
+            raise PepperMismatch(f"pepper {version} is not the one that the keys were made with")
