@@ -48,7 +48,8 @@ def token_limit(
 
 def _positions(directory: Path, config: Mapping[str, Any], family: Family) -> int:
     rows = config.get("max_position_embeddings")
-    offset = config.get("pad_token_id", 1) + 1 if family.positions_after_padding else 0
+    padding = config.get("pad_token_id", 1)  # transformers' default
+    offset = padding + 1 if family.positions_after_padding and type(padding) is int else 0
     if type(rows) is not int or rows <= offset:
         raise UnsupportedCheckpoint(
             f"{directory / 'config.json'}: max_position_embeddings {rows!r} leaves no position"

@@ -1,7 +1,6 @@
 """A checkpoint's own files, read into what the gateway and the engine need to know."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,16 +134,16 @@ def read_tokenizer(directory: Path) -> bytes:
             f"{path} is missing: transformers' AutoTokenizer.from_pretrained(...)."
             "save_pretrained(...) writes it"
         ) from error
-    _check_case(directory, data)
+    _check_case(directory)
     return data
 
 
-def _check_case(directory: Path, tokenizer_json: bytes) -> None:
+def _check_case(directory: Path) -> None:
     """sentence_bert_config.json may ask for lower case where the tokenizer keeps it."""
     path = directory / "sentence_bert_config.json"
     if not path.is_file() or not read_object(path).get("do_lower_case"):
         return
-    normalizer = json.loads(tokenizer_json).get("normalizer") or {}
+    normalizer = read_object(directory / "tokenizer.json").get("normalizer") or {}
     steps = [normalizer, *normalizer.get("normalizers", ())]
     if not any(step.get("lowercase") or step.get("type") == "Lowercase" for step in steps):
         raise UnsupportedCheckpoint(f"{path}: do_lower_case, but tokenizer.json keeps the case")
