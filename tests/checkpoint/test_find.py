@@ -42,13 +42,14 @@ class FakePackage:
 
 
 @pytest.fixture
-def altered_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def linked_package(
+    default_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """The real package's files behind links; what a test replaces is altered."""
-    real = find_model(DEFAULT_MODEL).directory
     directory = tmp_path / DEFAULT_PACKAGE.directory
     for name in DEFAULT_PACKAGE.sha256:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).symlink_to(real / name)
+        (directory / name).symlink_to(default_directory / name)
     monkeypatch.setattr(find, "distribution", lambda _: FakePackage(tmp_path))
     return directory
 
@@ -84,13 +85,16 @@ def test_checksums_are_those_of_the_published_model() -> None:
     assert published.items() <= dict(DEFAULT_PACKAGE.sha256).items()
 
 
+def test_unlinked_package_is_taken_wherever_it_lies(linked_package: Path) -> None:
+    assert find_model(DEFAULT_MODEL).directory == linked_package
+
+
 @pytest.mark.parametrize("name", DEFAULT_PACKAGE.sha256)
-def test_altered_file_of_the_package_is_refused(altered_package: Path, name: str) -> None:
-    assert find_model(DEFAULT_MODEL).directory == altered_package
-    (altered_package / name).unlink()
+def test_altered_file_of_the_package_is_refused(linked_package: Path, name: str) -> None:
+    (linked_package / name).unlink()
     with pytest.raises(ChecksumMismatch, match=f"{name} of the package .* is missing"):
         find_model(DEFAULT_MODEL)
-    (altered_package / name).write_bytes(b"{}")
+    (linked_package / name).write_bytes(b"{}")
     with pytest.raises(ChecksumMismatch, match=hashlib.sha256(b"{}").hexdigest()):
         find_model(DEFAULT_MODEL)
 

@@ -312,6 +312,11 @@ def test_roberta_has_fewer_positions_than_rows(
         read({"config.json": config}, max_input_tokens=tokens + 1)
 
 
+def test_roberta_without_a_padding_id_is_refused(read: Read) -> None:
+    with pytest.raises(UnsupportedCheckpoint, match="pad_token_id None"):
+        read({"config.json": {**XLM_ROBERTA, "pad_token_id": None}})
+
+
 @pytest.mark.parametrize("tokens", [16, 48, 64])
 def test_operator_may_move_the_limit_within_the_positions(read: Read, tokens: int) -> None:
     files = {"sentence_bert_config.json": {"max_seq_length": 32}}
