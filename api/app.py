@@ -49,6 +49,7 @@ def _http_error(request: Request, error: Exception) -> Response:
             f"Not allowed to {method} on {path}. "
             "(HINT: Perhaps you meant to use a different HTTP method?)"
         )
+        context_of(request).headers |= dict(error.headers or {})  # Allow
         return _api_error(request, ApiError("wrong_method", message))
     message = f"Invalid URL ({method} {path})"
     return _api_error(request, ApiError("unknown_url", message + _hint(path)))

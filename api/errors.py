@@ -1,5 +1,6 @@
 """Every error a client can see, in one table, and the mapping of domain errors onto it."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,7 +85,7 @@ class ApiError(Exception):
         headers = {}
         if self.retry_after_s is not None:
             wait_s = min(max(self.retry_after_s, 1.0), MAX_RETRY_AFTER_S)
-            headers["retry-after"] = str(round(wait_s + 0.4999))
+            headers["retry-after"] = str(math.ceil(wait_s))
             headers["retry-after-ms"] = str(round(wait_s * 1000))
         if self.row.should_retry is not None:
             headers["x-should-retry"] = str(self.row.should_retry).lower()

@@ -197,7 +197,9 @@ _MODEL = _object(
     "owned_by",
 )
 
-MODEL = _operation(_MODEL)
+MODEL = _operation(_MODEL) | {
+    "parameters": [{"name": "model_id", "in": "path", "required": True, "schema": _TEXT}]
+}
 MODELS = _operation(
     _object(
         {

@@ -48,8 +48,7 @@ class Service:
             content = await run_while_connected(request, _coroutine(work, body, context))
         except JobError as error:
             raise from_job(error) from None
-        if context.truncated:
-            context.headers["x-florilege-truncated"] = str(context.truncated)
+        context.headers["x-florilege-truncated"] = str(context.truncated)
         return Response(content, media_type="application/json")
 
     async def resolve(self, name: str, context: RequestContext) -> ModelSpec:

@@ -127,7 +127,7 @@ def load_model(settings: Settings, name: str) -> "LoadedModel":
         shard_tokens=settings.max_batch_tokens,
         runtime=engine.runtime,
     )
-    return LoadedModel(spec, engine.step, read_tokenizer(files.modules[0].directory))
+    return LoadedModel(spec, engine.step, read_tokenizer(files.directory))
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

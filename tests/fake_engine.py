@@ -1,8 +1,10 @@
 """An engine whose rows tell which tokens they came from, and that fails on request."""
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.batch import Batch
 from engine.lazy import ResolvedTensor, StepOutput
@@ -19,6 +21,7 @@ class FakeEngine:
         self.batches: list[Batch] = []
         self.gate = threading.Event()
         self.gate.set()
+        self.bad_row: Callable[[NDArray[np.int32]], bool] = lambda ids: NAN_ID in ids
 
     def step(self, batch: Batch) -> ResolvedTensor:
         self.batches.append(batch)
@@ -35,7 +38,7 @@ class FakeEngine:
         rows = []
         for start, end in zip(ends - batch.lengths, ends, strict=True):
             ids = batch.input_ids[start:end]
-            first = np.nan if NAN_ID in ids else ids[0]
+            first = np.nan if self.bad_row(ids) else ids[0]
             rows.append((ids.sum(), len(ids), first, types[start:end].sum()))
         array = np.array(rows, np.float32)
         finite = np.isfinite(array).all(axis=1)

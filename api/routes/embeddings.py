@@ -24,7 +24,7 @@ from checkpoint.tokenizer import Encoded, TextTokenizer
 router = APIRouter()
 
 # Above this many numbers an answer is encoded off the event loop: about 1 ms as floats.
-_LARGE = 50_000
+LARGE = 50_000
 
 
 @router.post("/v1/embeddings", openapi_extra=EMBEDDINGS)
@@ -52,7 +52,7 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
     except SequenceFailed as failed:
         raise from_failed_sequence(failed.code, f"input[{failed.index}]") from None
     started_s = time.perf_counter()
-    if answer.rows.size > _LARGE:
+    if answer.rows.size > LARGE:
         content = await asyncio.to_thread(_content, answer, fields)
     else:
         content = _content(answer, fields)

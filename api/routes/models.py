@@ -29,10 +29,10 @@ async def list_models(request: Request) -> Response:
 # Old SDKs send the slash of a hub id as it is, new ones percent-encoded: both arrive here decoded.
 @router.get("/v1/models/{model_id:path}", openapi_extra=MODEL)
 @router.get("/models/{model_id:path}", include_in_schema=False)
-async def get_model(request: Request, model_id: str) -> Response:
+async def get_model(request: Request) -> Response:
     """One model, by id or alias."""
     service = service_of(request)
-    spec = await service.resolve(model_id, context_of(request))
+    spec = await service.resolve(request.path_params["model_id"], context_of(request))
     return _json(_describe(spec, service))
 
 

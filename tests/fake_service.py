@@ -1,0 +1,133 @@
+"""The whole public app over the in-memory transport, with an engine that computes nothing."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+from fake_engine import FakeEngine
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transport_jobs import make_spec
+
+from api.app import create_app
+from api.gateway import Gateway, GatewayConfig
+from api.service import Service
+from auth.authenticator import Authenticator
+from checkpoint.spec import ModelSpec
+from observability.health import Health
+from observability.metrics import Metrics
+from transport.memory import MemoryTransport
+from worker.engine_thread import EngineThread
+from worker.worker import LoadedModel, Worker, WorkerConfig
+
+WORDS = 500
+
+
+def word(number: int) -> str:
+    return f"w{number}"
+
+
+def word_id(number: int) -> int:
+    return number + 3
+
+
+def make_tokenizer() -> bytes:
+    """[CLS] words [SEP], pairs with token types; word i has id i + 3."""
+    vocab = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2} | {word(i): word_id(i) for i in range(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+    )
+    tokenizer.add_special_tokens(["[UNK]", "[CLS]", "[SEP]"])
+    return tokenizer.to_str().encode()
+
+
+TOKENIZER = make_tokenizer()
+
+
+def spec_of(name: str, **changes: Any) -> ModelSpec:
+    values: dict[str, Any] = {
+        "id": name,
+        "aliases": (),
+        "matryoshka": (),
+        "calibration": None,
+        "prompts": {},
+        "max_tokens": 32,
+        "vocab_size": WORDS + 3,
+        "tokenizer_sha256": hashlib.sha256(TOKENIZER).hexdigest(),
+        "shard_tokens": 64,
+        "normalizes": False,
+    }
+    return make_spec(**(values | changes))
+
+
+EMBED = spec_of("org/embed-m", aliases=("short",))
+SCORE = spec_of("org/rank-m", task="score", dim=1, pooling=None)
+
+
+class FakeService:
+    """A running app. `client` speaks HTTP to it."""
+
+    def __init__(self, specs: tuple[ModelSpec, ...], config: GatewayConfig) -> None:
+        self.engine = FakeEngine()
+        self.transport = MemoryTransport()
+        self.metrics = Metrics()
+        self.health = Health()
+        self.authenticator = Authenticator()
+        self.thread = EngineThread(watchdog_s=30)
+        worker_config = WorkerConfig(max_batch_tokens=64, receive_wait_s=0.01)
+        self.workers = [
+            Worker(
+                LoadedModel(spec, self.engine.step, TOKENIZER),
+                self.transport,
+                self.thread,
+                worker_config,
+                self.metrics,
+            )
+            for spec in specs
+        ]
+        self.gateway = Gateway(self.transport, config, self.metrics)
+        service = Service(self.gateway, self.health, self.metrics, created=1)
+        self.app = create_app(service, self.authenticator, "0")
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://test"
+        )
+
+    async def embed(self, **body: Any) -> httpx.Response:
+        return await self.client.post("/v1/embeddings", json={"model": EMBED.id} | body)
+
+    async def rerank(self, **body: Any) -> httpx.Response:
+        return await self.client.post("/v1/rerank", json={"model": SCORE.id} | body)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"florilege_{name}", labels)
+
+
+@asynccontextmanager
+async def running_service(
+    *specs: ModelSpec, config: GatewayConfig | None = None
+) -> AsyncIterator[FakeService]:
+    service = FakeService(specs or (EMBED, SCORE), config or GatewayConfig())
+    for worker in service.workers:
+        await worker.announce()
+    tasks = [asyncio.create_task(worker.run()) for worker in service.workers]
+    try:
+        yield service
+    finally:
+        service.engine.gate.set()
+        for worker in service.workers:
+            worker.drain()
+        await asyncio.gather(*tasks)
+        service.thread.stop()
+        service.gateway.close()
+        await service.client.aclose()
+
+
+def with_limits(**changes: Any) -> GatewayConfig:
+    return replace(GatewayConfig(), **changes)
