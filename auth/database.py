@@ -28,6 +28,11 @@ _SQLITE_OPTIONS: dict[str, Any] = {
 }
 
 
+def sqlite_url(file: Path) -> str:
+    """The URL of an SQLite file, whatever characters its path holds."""
+    return URL.create("sqlite+aiosqlite", database=str(file)).render_as_string()
+
+
 class Database:
     """Transactions on one database. A SQLite file is made by `create`, never by looking."""
 
@@ -123,9 +128,10 @@ def _sqlite_engine(file: Path) -> AsyncEngine:
     return engine
 
 
-def _sqlite_url(driver: str, file: Path) -> str:
+def _sqlite_url(driver: str, file: Path) -> URL:
     # mode=rw: connecting fails where there is no file.
-    return f"{driver}:///file:{quote(str(file.absolute()))}?mode=rw&uri=true"
+    uri = f"file:{quote(str(file.absolute()))}"
+    return URL.create(driver, database=uri, query={"mode": "rw", "uri": "true"})
 
 
 def _hook(engine: Engine) -> None:

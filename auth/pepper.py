@@ -86,7 +86,9 @@ def load_peppers(path: Path) -> Peppers:
             text = file.read()
     except FileNotFoundError:
         raise PepperMissing(f"no pepper at {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise PepperMalformed(_FORMAT) from None
+    except OSError as error:
         raise PepperMissing(
             f"the pepper at {path} cannot be read: {type(error).__name__}"
         ) from None

@@ -51,7 +51,7 @@ class KeyStore:
             async with self._database.read() as connection:
                 await connection.run_sync(check)
 
-    async def create(self, new: NewKey, with_peppers: Peppers) -> tuple[str, KeyRecord]:
+    async def create(self, new: NewKey, using: Peppers) -> tuple[str, KeyRecord]:
         """Make a key. Returns its text, which is kept nowhere, and its row.
 
         A project named for the first time is made, without limits. Raises `KeyRefused`, and
@@ -59,17 +59,17 @@ class KeyStore:
         """
         new.check()
         key, kid = generate_key(new.env)
-        version = with_peppers.version
+        version = using.version
         record = KeyRecord(
             **{f.name: getattr(new, f.name) for f in fields(NewKey)},
             kid=kid,
-            digest=with_peppers.digest(key, version),
+            digest=using.digest(key, version),
             pv=version,
             created_at=int(self._now()),
         )
         async with self._database.write() as connection:
             await _raise_revision(connection)
-            await self._pin_pepper(connection, version, with_peppers.fingerprint(version))
+            await self._pin_pepper(connection, version, using.fingerprint(version))
             if new.project is not None:
                 await self._ensure_project(connection, new.project)
             await connection.execute(insert(keys).values(_row_of(record)))

@@ -4,17 +4,16 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import structlog
-
 from auth.authenticator import Authenticator
 from auth.errors import AuthError, PepperMismatch, PepperMissing, StoreUnavailable
 from auth.pepper import Peppers
 from auth.snapshot import Snapshot
 from auth.store import KeyStore
+from observability.logs import get_logger
 
 POLL_S = 2.0  # a revocation is promised within 5 s: two polls, and a second to read 100,000 keys
 
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class KeyWatch:
