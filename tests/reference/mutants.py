@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from reference import sharp
 from safetensors.numpy import load_file, save_file
 
+Mutants = dict[str, "Mutant"]
 Change = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -48,7 +49,7 @@ def _shift_positions(table: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _halve(tensor: NDArray[np.float32]) -> NDArray[np.float32]:
-    return tensor / 2
+    return tensor * np.float32(0.5)
 
 
 def _swap_halves(tensor: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -56,7 +57,7 @@ def _swap_halves(tensor: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 # What any BERT may get wrong, whatever its head.
-ENCODER: Mapping[str, Mutant] = {
+ENCODER: Mutants = {
     "attention scale halved": Mutant(r"self\.query\.", _halve),
     "heads of another width": Mutant(config={"num_attention_heads": 2}),
     "heads of values swapped": Mutant(r"self\.value\.", _swap_halves),
@@ -77,17 +78,17 @@ ENCODER: Mapping[str, Mutant] = {
 }
 
 # Where positions start is read from the padding id, which BERT does not do.
-ROBERTA: Mapping[str, Mutant] = ENCODER | {
+ROBERTA: Mutants = ENCODER | {
     "positions from 1": Mutant(config={"pad_token_id": 0}),
     "positions from 0": Mutant(r"position_embeddings", lambda table: np.roll(table, 2, axis=0)),
 }
 
-BERT_SCORES: Mapping[str, Mutant] = ENCODER | {
+BERT_SCORES: Mutants = ENCODER | {
     "no bias of the pooler": Mutant(r"pooler\.dense\.bias"),
     "no bias of the classifier": Mutant(r"classifier\.bias"),
 }
 
-ROBERTA_SCORES: Mapping[str, Mutant] = ROBERTA | {
+ROBERTA_SCORES: Mutants = ROBERTA | {
     "no bias of the head's first layer": Mutant(r"classifier\.dense\.bias"),
     "no bias of the head's last layer": Mutant(r"classifier\.out_proj\.bias"),
 }

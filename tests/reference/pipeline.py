@@ -98,14 +98,16 @@ class Pipeline:
 
 
 def normalised(rows: Rows) -> Rows:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    units: Rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return units
 
 
 def cosines(rows: Rows, others: Rows) -> NDArray[np.float64]:
     """Of each row with its counterpart [B]."""
     left, right = rows.astype(np.float64), others.astype(np.float64)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    return (left * right).sum(axis=1) / norms
+    near: NDArray[np.float64] = (left * right).sum(axis=1) / norms
+    return near
 
 
 def _steps(sequences: Sequences) -> list[list[int]]:
