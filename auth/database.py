@@ -8,9 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
+import aiosqlite
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
@@ -20,11 +22,11 @@ BUSY_TIMEOUT_S = 10.0  # a writer waits this long for another before it fails
 _BEGIN = "florilege_begin"  # execution option: how SQLite begins the transaction
 
 # isolation_level None: the driver's own transactions start too late to cover reads and CREATE
-# TABLE. No pool: a connection is one `open`, and a pooled one would go on reading a file that a
-# backup has replaced.
+# TABLE. mode=rw (below): connecting fails where there is no file.
 _SQLITE_OPTIONS: dict[str, Any] = {
-    "connect_args": {"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
-    "poolclass": NullPool,
+    "uri": True,
+    "isolation_level": None,
+    "timeout": BUSY_TIMEOUT_S,
 }
 
 
@@ -101,11 +103,15 @@ def _sqlite_file(url: URL) -> Path | None:
 
 
 def _fill(file: Path, fill: Callable[[Connection], None]) -> None:
+    def connect() -> sqlite3.Connection:
+        connection: sqlite3.Connection = sqlite3.connect(_uri(file), **_SQLITE_OPTIONS)
+        return connection
+
     # The file keeps the mode, in which readers go on while another process writes. It is chosen
     # while nobody else knows the file: switching one in use fails rather than waits.
-    with closing(sqlite3.connect(file)) as wal:
+    with closing(connect()) as wal:
         wal.execute("PRAGMA journal_mode = WAL")
-    engine = create_engine(_sqlite_url("sqlite", file), **_SQLITE_OPTIONS)
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
     _hook(engine)
     with engine.begin() as connection:
         fill(connection)
@@ -116,22 +122,32 @@ async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     try:
         async with engine.begin() as connection:
             yield connection
-    except (SQLAlchemyError, OSError) as error:
+    except (DBAPIError, PoolTimeout, OSError) as error:
         # The driver's own words alone: SQLAlchemy adds the statement and its parameters.
         cause = getattr(error, "orig", None) or error
         raise StoreUnavailable(f"the database failed: {cause}") from error
 
 
 def _sqlite_engine(file: Path) -> AsyncEngine:
-    engine = create_async_engine(_sqlite_url("sqlite+aiosqlite", file), **_SQLITE_OPTIONS)
+    async def connect() -> aiosqlite.Connection:
+        connection = aiosqlite.connect(_uri(file), **_SQLITE_OPTIONS)
+        connection._thread.daemon = True  # as SQLAlchemy does: a leak must not keep the process
+        try:
+            return await connection
+        except BaseException:
+            # Its thread, about to end, reports to the event loop, which by then may be closed.
+            connection._thread.join()
+            raise
+
+    # No pool: a connection is one `open`, and a pooled one would go on reading a file that a
+    # backup has replaced.
+    engine = create_async_engine("sqlite+aiosqlite://", async_creator=connect, poolclass=NullPool)
     _hook(engine.sync_engine)
     return engine
 
 
-def _sqlite_url(driver: str, file: Path) -> URL:
-    # mode=rw: connecting fails where there is no file.
-    uri = f"file:{quote(str(file.absolute()))}"
-    return URL.create(driver, database=uri, query={"mode": "rw", "uri": "true"})
+def _uri(file: Path) -> str:
+    return f"file:{quote(str(file.absolute()))}?mode=rw"
 
 
 def _hook(engine: Engine) -> None:

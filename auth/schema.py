@@ -84,4 +84,7 @@ keys = Table(
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
     Column("last_used_at", BigInteger),
+    # Of the store, when this row last changed: gateways read again only what is new. A row is
+    # never deleted, for they could not see it go.
+    Column("revision", BigInteger, nullable=False, index=True),
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, func, insert, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from auth.database import Database
@@ -18,6 +18,7 @@ from auth.schema import key_revision, keys, peppers, projects
 from auth.snapshot import EMPTY, Snapshot
 
 _LIMITS = tuple(f.name for f in fields(Limits))
+_RECORD = [column for column in keys.c if column.name != "revision"]
 
 
 class KeyStore:
@@ -68,11 +69,11 @@ class KeyStore:
             created_at=int(self._now()),
         )
         async with self._database.write() as connection:
-            await _raise_revision(connection)
+            revision = await _raise_revision(connection)
             await self._pin_pepper(connection, version, using.fingerprint(version))
             if new.project is not None:
                 await self._ensure_project(connection, new.project)
-            await connection.execute(insert(keys).values(_row_of(record)))
+            await connection.execute(insert(keys).values(**_row_of(record), revision=revision))
         return key, record
 
     async def revoke(self, kid: str) -> KeyRecord:
@@ -80,23 +81,23 @@ class KeyStore:
         if not self.exists():
             raise UnknownKey(f"no key {kid}")
         async with self._database.write() as connection:
+            revision = await _raise_revision(connection)
             await connection.execute(
                 update(keys)
                 .where(keys.c.kid == kid, keys.c.revoked_at.is_(None))
-                .values(revoked_at=int(self._now()))
+                .values(revoked_at=int(self._now()), revision=revision)
             )
-            await _raise_revision(connection)
-            row = (await connection.execute(select(keys).where(keys.c.kid == kid))).one_or_none()
-            if row is None:
+            found = await _read_keys(connection, keys.c.kid == kid)
+            if not found:
                 raise UnknownKey(f"no key {kid}")
-        return _record_of(row)
+        return found[0]
 
     async def list(self) -> list[KeyRecord]:
         """All keys, the oldest first."""
         if not self.exists():
             return []
         async with self._database.read() as connection:
-            return await _all_keys(connection)
+            return await _read_keys(connection, true())
 
     async def count(self) -> int:
         """How many keys there are, revoked and expired ones included."""
@@ -113,18 +114,20 @@ class KeyStore:
         async with self._database.read() as connection:
             return await _revision(connection)
 
-    async def snapshot(self) -> Snapshot:
-        """All keys and the revision they are of."""
+    async def snapshot(self, known: Snapshot = EMPTY) -> Snapshot:
+        """All keys and the revision they are of. Of those in `known` only the changed are read."""
         if not self.exists():
             return EMPTY
         async with self._database.read() as connection:
             # First the revision: a change that a weaker isolation lets through is then read again.
             revision = await _revision(connection)
-            records = await _all_keys(connection)
+            if revision < known.revision:  # an older copy of the database was put back
+                known = EMPTY
+            changed = await _read_keys(connection, keys.c.revision > known.revision)
             pinned = await connection.execute(select(peppers.c.version, peppers.c.fingerprint))
             return Snapshot(
                 revision=revision,
-                keys={record.kid: record for record in records},
+                keys={**known.keys, **{record.kid: record for record in changed}},
                 fingerprints={row.version: row.fingerprint for row in pinned},
             )
 
@@ -153,9 +156,17 @@ class KeyStore:
             )
 
 
-async def _raise_revision(connection: AsyncConnection) -> None:
-    """First in every writing transaction: on any database the row then lets one writer in."""
-    await connection.execute(update(key_revision).values(revision=key_revision.c.revision + 1))
+async def _raise_revision(connection: AsyncConnection) -> int:
+    """First in every writing transaction: the row lets one writer in at a time, on any database,
+    so that revisions become visible in their order.
+    """
+    raised = (
+        update(key_revision)
+        .values(revision=key_revision.c.revision + 1)
+        .returning(key_revision.c.revision)
+    )
+    revision: int = (await connection.execute(raised)).scalar_one()
+    return revision
 
 
 async def _revision(connection: AsyncConnection) -> int:
@@ -163,8 +174,8 @@ async def _revision(connection: AsyncConnection) -> int:
     return revision
 
 
-async def _all_keys(connection: AsyncConnection) -> list[KeyRecord]:
-    statement = select(keys).order_by(keys.c.created_at, keys.c.kid)
+async def _read_keys(connection: AsyncConnection, which: ColumnElement[bool]) -> list[KeyRecord]:
+    statement = select(*_RECORD).where(which).order_by(keys.c.created_at, keys.c.kid)
     return [_record_of(row) for row in await connection.execute(statement)]
 
 

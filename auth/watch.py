@@ -7,11 +7,11 @@ from collections.abc import Callable
 from auth.authenticator import Authenticator
 from auth.errors import AuthError, PepperMismatch, PepperMissing, StoreUnavailable
 from auth.pepper import Peppers
-from auth.snapshot import Snapshot
+from auth.snapshot import EMPTY, Snapshot
 from auth.store import KeyStore
 from observability.logs import get_logger
 
-POLL_S = 2.0  # a revocation is promised within 5 s: two polls, and a second to read 100,000 keys
+POLL_S = 2.0  # a revocation is promised within 5 s: two polls, and a second for the database
 
 log = get_logger()
 
@@ -45,15 +45,19 @@ class KeyWatch:
         force. Raises `PepperMissing` and the other errors of a pepper: the keys are in force and
         all refused.
         """
+        # Whatever fails below, the next refresh reads everything: it may be another database.
+        last, self._revision = self._revision, None
         if not self._store.exists():
             if self._authenticator.snapshot.keys:
                 raise StoreUnavailable("the database of the keys has gone")
             return
-        if self._revision is None:
+        if last is None:
             await self._store.check_schema()
-        elif await self._store.revision() == self._revision:
+        elif await self._store.revision() == last:
+            self._revision = last
             return
-        snapshot = await self._store.snapshot()
+        known = EMPTY if last is None else self._authenticator.snapshot
+        snapshot = await self._store.snapshot(known)
         peppers = None
         try:
             if snapshot.keys:
@@ -66,19 +70,31 @@ class KeyWatch:
         self._revision = snapshot.revision
 
     async def run(self) -> None:
-        """Refresh until cancelled. What fails is logged when it begins, and tried again."""
+        """Refresh until cancelled; a refresh under way is finished first.
+
+        What fails is logged when it begins, and tried again.
+        """
         while True:
             await asyncio.sleep(self._poll_s)
+            refreshing = asyncio.ensure_future(self._refresh_and_log())
             try:
-                await self.refresh()
-            except AuthError as error:
-                if not self._failed:
-                    log.error("key_refresh_failed", error=type(error).__name__, reason=str(error))
-                self._failed = True
-            else:
-                if self._failed:
-                    log.info("key_refresh_recovered")
-                self._failed = False
+                await asyncio.shield(refreshing)
+            except asyncio.CancelledError:
+                # A connection cut off half-way leaves its thread to an event loop that closes.
+                await refreshing
+                raise
+
+    async def _refresh_and_log(self) -> None:
+        try:
+            await self.refresh()
+        except AuthError as error:
+            if not self._failed:
+                log.error("key_refresh_failed", error=type(error).__name__, reason=str(error))
+            self._failed = True
+        else:
+            if self._failed:
+                log.info("key_refresh_recovered")
+            self._failed = False
 
 
 def check_peppers(peppers: Peppers, snapshot: Snapshot, now: float) -> None:

@@ -25,7 +25,7 @@ from auth.store import KeyStore
 KEY_COLUMNS = {
     *("kid", "digest", "pv", "name", "owner", "project", "env", "scopes", "models", "lane"),
     *("rpm", "tpm", "max_concurrency", "burst_s", "daily_tokens", "monthly_tokens"),
-    *("created_at", "expires_at", "revoked_at", "last_used_at"),
+    *("created_at", "expires_at", "revoked_at", "last_used_at", "revision"),
 }
 
 

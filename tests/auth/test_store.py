@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -128,6 +129,36 @@ async def test_every_write_raises_the_revision(store: KeyStore, peppers: Peppers
     assert (await store.snapshot()).revision == 2
 
 
+async def test_of_a_known_snapshot_only_the_changed_keys_are_read(
+    store: KeyStore, peppers: Peppers
+) -> None:
+    await store.migrate()
+    _, kept = await store.create(NewKey(name="kept"), peppers)
+    _, revoked = await store.create(NewKey(name="revoked"), peppers)
+    known = await store.snapshot()
+    await store.revoke(revoked.kid)
+    _, added = await store.create(NewKey(name="added"), peppers)
+    snapshot = await store.snapshot(known)
+    assert snapshot == await store.snapshot()
+    assert snapshot.keys.keys() == {kept.kid, revoked.kid, added.kid}
+    assert snapshot.keys[kept.kid] is known.keys[kept.kid]
+    assert snapshot.keys[revoked.kid].revoked_at is not None
+    assert known.keys[revoked.kid].revoked_at is None
+
+
+async def test_a_database_put_back_from_a_backup_is_read_whole(
+    store: KeyStore, database: Path, tmp_path: Path, peppers: Peppers
+) -> None:
+    await store.migrate()
+    _, kept = await store.create(NewKey(name="kept"), peppers)
+    backup = tmp_path / "backup.db"
+    backup.write_bytes(database.read_bytes())
+    await store.create(NewKey(name="lost"), peppers)
+    known = await store.snapshot()
+    backup.replace(database)
+    assert (await store.snapshot(known)).keys == {kept.kid: kept}
+
+
 async def test_a_revoked_key_keeps_its_row_and_its_first_time(
     store: KeyStore, clock: HandClock, peppers: Peppers
 ) -> None:
@@ -238,3 +269,14 @@ async def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
     await store.migrate()
     assert database.exists()
     assert await store.count() == 0
+
+
+def test_a_failed_connection_leaves_no_thread_behind(
+    database_url: str, capsys: pytest.CaptureFixture[str], peppers: Peppers
+) -> None:
+    before = set(threading.enumerate())
+    for _ in range(10):
+        with pytest.raises(StoreUnavailable):
+            asyncio.run(KeyStore(database_url).create(NewKey(name="a"), peppers))
+        assert set(threading.enumerate()) <= before
+    assert capsys.readouterr().err == ""

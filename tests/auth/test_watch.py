@@ -146,6 +146,22 @@ async def test_a_lost_database_opens_nothing(
     assert not server.admits(key)
 
 
+async def test_a_database_made_anew_is_read_whole_at_the_same_revision(
+    server: Server, store: KeyStore, database: Path, peppers: Peppers
+) -> None:
+    await store.migrate()
+    old, _ = await store.create(NewKey(name="old"), peppers)
+    await server.watch.refresh()
+    database.unlink()
+    with pytest.raises(StoreUnavailable):
+        await server.watch.refresh()
+    await store.migrate()
+    new, _ = await store.create(NewKey(name="new"), peppers)
+    await server.watch.refresh()
+    assert server.admits(new)
+    assert not server.admits(old)
+
+
 async def test_keys_without_their_pepper_stop_the_start(
     store: KeyStore, database: Path, peppers: Peppers
 ) -> None:
@@ -192,3 +208,24 @@ async def test_a_database_without_the_tables_stops_the_start(
     database.touch()
     with pytest.raises(SchemaOutdated):
         await server.watch.refresh()
+
+
+async def test_a_stopped_watch_finishes_the_refresh_under_way(
+    server: Server, store: KeyStore, peppers: Peppers
+) -> None:
+    await store.migrate()
+    key, _ = await store.create(NewKey(name="a"), peppers)
+    refreshing = asyncio.Event()
+    refresh = server.watch.refresh
+
+    async def announced_refresh() -> None:
+        refreshing.set()
+        await refresh()
+
+    server.watch.refresh = announced_refresh  # type: ignore[method-assign]
+    running = asyncio.create_task(server.watch.run())
+    await refreshing.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert server.admits(key)

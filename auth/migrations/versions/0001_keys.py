@@ -45,7 +45,9 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.BigInteger()),
         sa.Column("revoked_at", sa.BigInteger()),
         sa.Column("last_used_at", sa.BigInteger()),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
     )
+    op.create_index("ix_keys_revision", "keys", ["revision"])
 
 
 def _limits() -> list[sa.Column[int] | sa.Column[float]]:
