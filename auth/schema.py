@@ -17,20 +17,11 @@ from sqlalchemy import (
     Table,
 )
 
-LIMIT_COLUMNS = (
-    "rpm",
-    "tpm",
-    "max_concurrency",
-    "burst_s",
-    "daily_tokens",
-    "monthly_tokens",
-)
-
 metadata = MetaData()
 
 
 def _limits() -> list[Column[int] | Column[float]]:
-    """Fresh columns, in the order of LIMIT_COLUMNS: a column belongs to one table."""
+    """The fields of `Limits`. Made anew for each table: a column belongs to one."""
     return [
         Column("rpm", Integer),
         Column("tpm", BigInteger),
