@@ -1,11 +1,15 @@
 """What `auto` means on this machine: device, dtype and kernels are settled once, at load."""
 
+import logging
 from dataclasses import dataclass
 
 import torch
 
 from engine.errors import EngineError
-from engine.kernels import Kernels, plain_kernels
+from engine.kernels import Kernels, onednn_kernels, plain_kernels
+from engine.linear import onednn_fault
+
+logger = logging.getLogger(__name__)
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -50,6 +54,14 @@ def _computes_bfloat16() -> bool:
 
 
 def _kernels(config: EngineConfig, dtype: torch.dtype) -> Kernels:
-    if config.kernels not in ("auto", "plain"):
-        raise EngineError(f"kernels {config.kernels!r} are not known: auto or plain")
+    if config.kernels == "plain":
+        return plain_kernels(dtype)
+    if config.kernels not in ("auto", "onednn"):
+        raise EngineError(f"kernels {config.kernels!r} are not known: auto, onednn or plain")
+    fault = onednn_fault(dtype)
+    if fault is None:
+        return onednn_kernels(dtype, config.max_batch_tokens)
+    if config.kernels == "onednn":
+        raise EngineError(f"kernels 'onednn' cannot be used: {fault}")
+    logger.warning("plain kernels, which are slower, in place of onednn: %s", fault)
     return plain_kernels(dtype)

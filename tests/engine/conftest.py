@@ -75,6 +75,6 @@ def encode(minilm_directory: Path) -> Encode:
     return encode
 
 
-@pytest.fixture(params=["plain"])
+@pytest.fixture(params=["plain", "onednn"])
 def kernels(request: pytest.FixtureRequest) -> str:
     return str(request.param)
