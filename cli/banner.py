@@ -1,23 +1,20 @@
-"""What a person sees when the server is ready. On stderr: stdout carries JSON logs."""
+"""What a person sees when the server is ready."""
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from checkpoint.spec import ModelSpec
+from cli.console import say
 
 
 def show_banner(url: str, admin_url: str, specs: Sequence[ModelSpec]) -> None:
-    console = Console(stderr=True, highlight=False)
-    console.print(f"Florilege serves {url}/v1  (health and metrics: {admin_url})", style="bold")
+    lines = [f"Florilege serves {url}/v1  (health and metrics: {admin_url})"]
     for spec in specs:
-        limit = f"{spec.max_tokens} tokens"
-        console.print(
-            f"  {spec.id}  {spec.task}  device {spec.runtime.get('device')}  dtype {spec.dtype}  "
-            f"{limit}",
-            markup=False,
+        device = spec.runtime.get("device")
+        lines.append(
+            f"  {spec.id}  task {spec.task}  device {device}  dtype {spec.dtype}  "
+            f"up to {spec.max_tokens} tokens"
         )
-    console.print("Try:\n  " + _curl(url, specs[0]), markup=False, soft_wrap=True)
+    say(*lines, "Try:", "  " + _curl(url, specs[0]))
 
 
 def _curl(url: str, spec: ModelSpec) -> str:

@@ -14,6 +14,7 @@ from auth.errors import AuthError
 from auth.pepper import Peppers, create_peppers
 from auth.record import DEFAULT_SCOPES, KeyRecord, NewKey
 from auth.store import KeyStore
+from cli.console import complain, say
 from cli.options import with_settings
 from cli.settings import Settings
 from cli.wiring import read_peppers
@@ -45,9 +46,7 @@ def create(
         typer.echo(json.dumps({"id": record.kid, "key": key, "name": record.name}))
         return
     typer.echo(key)
-    Console(stderr=True).print(
-        f"Key {record.kid} ({record.name}). It is not shown again.", markup=False
-    )
+    say(f"Key {record.kid} ({record.name}). It is not shown again.")
 
 
 @app.command("list")
@@ -123,5 +122,5 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return asyncio.run(work)
     except AuthError as error:
-        Console(stderr=True).print(f"florilege: {error}", style="red", markup=False)
+        complain(error)
         raise typer.Exit(1) from None

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from cli.console import complain
 from cli.settings import (
     Settings,
     SettingsError,
@@ -46,7 +46,7 @@ def settings_or_exit(flags: dict[str, Any]) -> Settings:
     try:
         return load_settings(flags)
     except SettingsError as error:
-        Console(stderr=True).print(f"florilege: {error}", style="red", markup=False)
+        complain(error)
         raise typer.Exit(_ONE_OF_MANY) from None
 
 

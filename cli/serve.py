@@ -8,11 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import uvloop
-from rich.console import Console
 
 from auth.errors import AuthError
 from checkpoint.errors import CheckpointError
 from cli.banner import show_banner
+from cli.console import complain
 from cli.http_server import HttpServer, PortTaken
 from cli.settings import Settings
 from cli.wiring import Embedded, Observers, build_embedded, build_keys, build_observers
@@ -37,7 +37,7 @@ def run(settings: Settings) -> None:
     try:
         code = uvloop.run(serve(settings))
     except _start_errors() as error:
-        Console(stderr=True).print(f"florilege: {error}", style="red", markup=False)
+        complain(error)
         sys.exit(REFUSED)
     if code == ENGINE_DIED:
         # A blocked step cannot be joined, and interpreter shutdown would wait for it or crash.
@@ -94,6 +94,8 @@ async def _serve_embedded(
     await embedded.gateway.warm()
     public = HttpServer(embedded.app, settings.host, settings.port, settings.drain_s)
     await public.start()
+    names = [spec.id for spec in embedded.specs]
+    get_logger().info("serving", url=public.url, admin_url=admin.url, models=names)
     show_banner(public.url, admin.url, embedded.specs)
     ends: set[asyncio.Future[Any]] = {died, asyncio.create_task(stop.wait())}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from auth.database import sqlite_url
 from checkpoint.find import DEFAULT_MODEL
 from checkpoint.spec import TokenInput
 
@@ -109,7 +110,7 @@ class Settings(BaseModel):
         """The URL of the store of the keys."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
-        return f"sqlite+aiosqlite:///{self.data_dir / 'florilege.db'}"
+        return sqlite_url(self.data_dir / "florilege.db")
 
     @property
     def pepper_path(self) -> Path:

@@ -1,0 +1,97 @@
+"""A real `florilege serve` in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+
+COMMAND = (sys.executable, "-c", "from cli.main import app; app()")
+
+
+@dataclass
+class ServerProcess:
+    process: subprocess.Popen[str]
+    url: str = ""
+    admin_url: str = ""
+    log: list[dict[str, Any]] = field(default_factory=list)  # JSON lines of stdout
+    stderr: list[str] = field(default_factory=list)
+
+    def client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **options)
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples."""
+        text = httpx.get(f"{self.admin_url}/metrics", timeout=10).text
+        lines = [line for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+    def wait_for(self, done: Callable[[], object], timeout_s: float = 30) -> None:
+        limit = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > limit:
+                raise TimeoutError("".join(self.stderr))
+            time.sleep(0.01)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=40)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.log.append(json.loads(line))
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self.stderr.extend(self.process.stderr)
+
+
+@contextmanager
+def serving(
+    data_dir: Path,
+    *flags: str,
+    command: Sequence[str] = COMMAND,
+    environ: dict[str, str] | None = None,
+) -> Iterator[ServerProcess]:
+    """A server on free ports, its keys in `data_dir`; killed at the end if it still runs."""
+    arguments = [
+        *(*command, "serve", "--port", "0", "--admin-port", "0"),
+        *("--data-dir", str(data_dir), *flags),
+    ]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", **(environ or {})}
+    process = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    server = ServerProcess(process)
+    readers = [Thread(target=server._read), Thread(target=server._read_errors)]
+    for reader in readers:
+        reader.start()
+    try:
+        server.wait_for(lambda: process.poll() is not None or _serving_line(server))
+        line = _serving_line(server)
+        if line is not None:
+            server.url, server.admin_url = line["url"], line["admin_url"]
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+        for reader in readers:
+            reader.join()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stderr.close()
+
+
+def _serving_line(server: ServerProcess) -> dict[str, Any] | None:
+    return next((line for line in server.log if line["event"] == "serving"), None)
