@@ -43,6 +43,10 @@ test: .venv/.dev ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=term
 	$(BIN)/pytest tests/e2e
 
+.PHONY: docs
+docs: .venv/.dev ## Write docs/configuration.md from the settings
+	$(BIN)/python -m cli.configuration_page > docs/configuration.md
+
 .PHONY: bench
 bench: .venv/.dev ## The benchmark suites against a running server
 	$(BIN)/python -m bench --help

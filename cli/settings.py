@@ -27,7 +27,7 @@ class SettingsError(Exception):
 class Settings(BaseModel):
     """All settings. A command takes those it needs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     model: tuple[str, ...] = Field(
         (DEFAULT_MODEL,), description="DIR_OR_HUB_ID[=ALIAS]; may be given several times"

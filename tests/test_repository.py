@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from checkpoint.families import FAMILIES as NAMED
+from cli.configuration_page import configuration_page
 from cli.main import app
 from engine.families import FAMILIES as BUILT
 
@@ -58,10 +61,14 @@ def test_both_halves_of_a_family_have_one_key() -> None:
 
 
 def test_no_command_is_there_that_is_not_in_the_plan() -> None:
-    assert {command.name for command in app.registered_commands} | {
-        group.name for group in app.registered_groups
-    } <= COMMANDS
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert set(group.commands) <= COMMANDS
     assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+
+
+def test_configuration_page_is_what_the_settings_say() -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text() == configuration_page()
 
 
 def test_documents_link_to_files_that_exist() -> None:

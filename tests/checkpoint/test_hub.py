@@ -36,7 +36,7 @@ class FakeHub(ThreadingHTTPServer):
     """One public model, org/tiny, and one behind terms, org/gated."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), HubAnswers)
         self.asked: list[str] = []
 
     @property
@@ -44,7 +44,7 @@ class FakeHub(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class HubAnswers(BaseHTTPRequestHandler):
     server: FakeHub
 
     def do_HEAD(self) -> None:

@@ -1,0 +1,93 @@
+"""Flags over environment over defaults, and nothing that is not known."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.settings import Settings, SettingsError, flag_of, load_settings, variable_of
+
+
+def test_flag_wins_over_variable_and_variable_over_default() -> None:
+    environ = {"FLORILEGE_PORT": "9000", "FLORILEGE_HOST": "::1"}
+    settings = load_settings({"port": 9001, "host": None}, environ)
+    assert (settings.port, settings.host, settings.admin_port) == (9001, "::1", 8001)
+
+
+def test_list_is_separated_by_commas_in_a_variable() -> None:
+    settings = load_settings({}, {"FLORILEGE_MODEL": "a/b, ./c=short"})
+    assert settings.model == ("a/b", "./c=short")
+
+
+@pytest.mark.parametrize("name", ["FLORILEGE_PROT", "FLORILEGE_", "FLORILEGE_PORT_FILE"])
+def test_unknown_variable_stops_the_start_by_its_name(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} is not a setting"):
+        load_settings({}, {name: "1"})
+
+
+def test_other_variables_are_nobodys_business() -> None:
+    assert load_settings({}, {"PATH": "/bin", "florilege_port": "1"}).port == 8000
+
+
+def test_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "pepper"
+    file.write_text("1:secret\n")
+    settings = load_settings({}, {"FLORILEGE_PEPPER_FILE": str(file)})
+    assert settings.pepper is not None
+    assert settings.pepper.get_secret_value() == "1:secret"
+    with pytest.raises(SettingsError, match="FLORILEGE_PEPPER_FILE"):
+        load_settings({}, {"FLORILEGE_PEPPER_FILE": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", "x"),
+        ("port", "70000"),
+        ("max_batch_tokens", "0"),
+        ("dtype", "int4"),
+        ("self_test", "maybe"),
+        ("matryoshka", "64,128"),
+        ("matryoshka", "m=x"),
+        ("database_url", "no url"),
+    ],
+)
+def test_impossible_value_is_named_by_flag_and_variable(name: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({}, {variable_of(name): value})
+    assert flag_of(name) in str(caught.value)
+    assert variable_of(name) in str(caught.value)
+
+
+def test_impossible_secret_is_not_repeated() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({}, {"FLORILEGE_DATABASE_URL": "hunter2 is no url"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [("m=64,128", "o/n=32"), ("m=64", "128", "o/n=32")])
+def test_matryoshka_sizes_follow_their_model(given: tuple[str, ...]) -> None:
+    settings = load_settings({"matryoshka": given}, {})
+    assert settings.matryoshka_of("m") == (64, 128)
+    assert settings.matryoshka_of("o/n") == (32,)
+    assert settings.matryoshka_of("other") == ()
+
+
+def test_secrets_are_hidden_wherever_settings_are_shown() -> None:
+    settings = load_settings(
+        {"pepper": "1:hunter2", "database_url": "postgresql+asyncpg://me:hunter2@db/keys"}, {}
+    )
+    shown = settings.redacted()
+    assert "hunter2" not in str(shown) + repr(settings)
+    assert shown["database_url"] == "postgresql+asyncpg://me:***@db/keys"
+
+
+def test_data_directory_follows_xdg_and_holds_the_default_store() -> None:
+    settings = load_settings({}, {"XDG_DATA_HOME": "/data"})
+    assert settings.data_dir == Path("/data/florilege")
+    assert settings.database == "sqlite+aiosqlite:////data/florilege/florilege.db"
+    assert settings.pepper_path == Path("/data/florilege/pepper")
+    assert load_settings({}, {}).data_dir == Path("~/.local/share/florilege").expanduser()
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
