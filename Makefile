@@ -38,7 +38,9 @@ format: .venv/.dev ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
+test: export OMP_WAIT_POLICY = passive
 test: .venv/.dev ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=term
 	$(BIN)/pytest tests/e2e

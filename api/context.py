@@ -21,6 +21,7 @@ class RequestContext:
     lane: Lane = "online"
     deadline_s: float = 0.0  # on the clock of time.perf_counter
     stages: dict[str, float] = field(default_factory=dict)  # seconds by stage
+    characters: int = 0  # of the inputs, or token ids: what tokenizing them will cost
     tokens: int = 0
     inputs: int = 0
     truncated: int = 0

@@ -105,7 +105,9 @@ class Gateway:
         context: RequestContext,
     ) -> Encoded:
         started_s = time.perf_counter()
-        encoded = await self._tokenizers.run(lambda: encode(entry.tokenizer), context.left_s())
+        encoded = await self._tokenizers.run(
+            lambda: encode(entry.tokenizer), context.characters, context.left_s()
+        )
         context.stages["tokenize"] = time.perf_counter() - started_s
         context.tokens = int(encoded.input_ids.size)
         context.inputs = int(encoded.lengths.size)

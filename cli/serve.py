@@ -1,6 +1,7 @@
 """`florilege serve`: gateway and worker in one process, from start to exit code."""
 
 import asyncio
+import gc
 import ipaddress
 import os
 import signal
@@ -92,6 +93,9 @@ async def _serve_embedded(
     running = [asyncio.create_task(worker.run()) for worker in embedded.workers]
     observing = asyncio.create_task(embedded.gateway.observe_queues())
     await embedded.gateway.warm()
+    # What lives now lives on: the collector need not walk the models and libraries again.
+    gc.collect()
+    gc.freeze()
     public = HttpServer(embedded.app, settings.host, settings.port, settings.drain_s)
     await public.start()
     names = [spec.id for spec in embedded.specs]

@@ -44,6 +44,7 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
     fields = request.fields
     spec = await service.resolve(fields.model, context)
     _check_model(spec, fields)
+    context.characters = sum(map(len, request.texts or request.token_ids or ()))
     encode = _encoder(request, spec)
     try:
         answer = await service.gateway.run(spec, "embed", encode, context)

@@ -44,6 +44,8 @@ async def rerank(request: Request) -> Response:
 async def _rerank(service: Service, body: dict[str, Any], context: RequestContext) -> bytes:
     request = parse_rerank_request(body, service.gateway.config.max_inputs)
     spec = await _model(service, request, context)
+    for group in request.groups:
+        context.characters += len(group.query) + sum(map(len, group.texts))
     run = _score_pairs if spec.task == "score" else _score_cosine
     try:
         scores = await run(service, spec, request, context)
