@@ -86,6 +86,7 @@ async def _serve_embedded(
     stop: asyncio.Event,
 ) -> int:
     died = embedded.thread.died
+    died.add_done_callback(lambda _: embedded.transport.fail("engine_failed"))
     observers.health.add("engine", lambda: "dead" if died.done() else None)
     observers.health.add("server", lambda: "draining" if stop.is_set() else None)
     for worker in embedded.workers:
@@ -101,20 +102,22 @@ async def _serve_embedded(
     names = [spec.id for spec in embedded.specs]
     get_logger().info("serving", url=public.url, admin_url=admin.url, models=names)
     show_banner(public.url, admin.url, embedded.specs)
-    ends: set[asyncio.Future[Any]] = {died, asyncio.create_task(stop.wait())}
+    ends: set[asyncio.Future[Any]] = {died, asyncio.create_task(stop.wait()), *running}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     observing.cancel()
-    if died.done():
+    if not stop.is_set():
+        embedded.thread.declare_dead("a worker ended")  # unless the engine did so itself
         get_logger().error("engine_died", reason=died.result())
-        embedded.transport.fail("engine_failed")
         await asyncio.wait({asyncio.create_task(public.stop())}, timeout=_LAST_ANSWERS_S)
         return ENGINE_DIED
     await public.stop()
     for worker in embedded.workers:
         worker.drain()
     await asyncio.gather(*running)
-    embedded.thread.stop()
     embedded.gateway.close()
+    if died.done():
+        return ENGINE_DIED
+    embedded.thread.stop()
     return 0
 
 

@@ -58,6 +58,14 @@ class EngineThread:
         self._work.put(_Work(step, batch, answer))
         return await asyncio.shield(answer)
 
+    def declare_dead(self, reason: str) -> None:
+        """Give up on the engine, once: every step still waiting raises EngineDied."""
+        if self.died.done():
+            return
+        self.died.set_result(reason)
+        for answer in list(self._running):
+            _fail(answer, EngineDied(reason))
+
     def stop(self) -> None:
         """End the thread after the steps it has."""
         self._work.put(None)
@@ -71,7 +79,7 @@ class EngineThread:
                 self._run_step(work)
         except BaseException as error:  # SystemExit and the like: whatever it was, the thread ends
             reason = f"the engine's thread ended with {type(error).__name__}"
-        self._post(self._die, reason)
+        self._post(self.declare_dead, reason)
 
     def _run_step(self, work: _Work) -> None:
         try:
@@ -103,15 +111,8 @@ class EngineThread:
         if self.died.done():
             return
         if self._running and self._loop.time() - self._progress_s > self.watchdog_s:
-            self._die(f"no step finished for {self.watchdog_s:g} s")
+            self.declare_dead(f"no step finished for {self.watchdog_s:g} s")
         self._loop.call_later(min(1.0, self.watchdog_s / 4), self._watch)
-
-    def _die(self, reason: str) -> None:
-        if self.died.done():
-            return
-        self.died.set_result(reason)
-        for answer in list(self._running):
-            _fail(answer, EngineDied(reason))
 
 
 def _fail(answer: asyncio.Future[StepOutput], error: Exception) -> None:

@@ -73,14 +73,20 @@ class Worker:
                     continue
                 task = asyncio.create_task(self._run_batch(deliveries))
                 self._batches.add(task)
-                task.add_done_callback(self._batches.discard)
-            await asyncio.gather(*self._batches)
+                task.add_done_callback(self._forget)
+            await asyncio.gather(*self._batches, return_exceptions=True)
         finally:
             heartbeat.cancel()
 
     def drain(self) -> None:
         """Take no new jobs; finish those received."""
         self._draining = True
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._batches.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A defect of ours: its jobs would wait for ever, and the next batch may do the same.
+            self._thread.declare_dead(f"a batch was lost to {type(error).__name__}")
 
     async def _next_batch(self) -> list[Delivery]:
         free_tokens = self._config.max_batch_tokens - sum(d.job.tokens for d in self._pending)
@@ -119,6 +125,15 @@ class Worker:
             return  # whoever supervises answers, or redelivers
         finally:
             self._room.release()
+        await self._complete(deliveries, batch, output, started_s)
+
+    async def _complete(
+        self,
+        deliveries: Sequence[Delivery],
+        batch: Batch,
+        output: BatchOutput,
+        started_s: float,
+    ) -> None:
         ended_s = asyncio.get_running_loop().time()
         self._record(batch, output)
         for delivery, result in zip(deliveries, self._results(deliveries, output), strict=True):

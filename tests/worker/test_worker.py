@@ -199,6 +199,19 @@ async def test_step_that_never_ends_trips_the_watchdog(running: Running) -> None
         await job
 
 
+async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: Running) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError
+
+    running.worker._results = broken  # type: ignore[method-assign, assignment]
+    job = asyncio.create_task(running.submit(1))
+    assert await running.thread.died == "a batch was lost to KeyError"
+    await asyncio.wait_for(running.task, 5)
+    running.transport.fail("engine_failed")
+    with pytest.raises(JobError, match="engine_failed"):
+        await job
+
+
 async def test_idle_worker_does_not_trip_the_watchdog(running: Running) -> None:
     await running.submit(1)
     await asyncio.sleep(0.5)  # more than two watchdog periods: the passing of time is the subject
