@@ -1,0 +1,1 @@
+"""Load against a server's URL, and the same load on other embedding libraries."""

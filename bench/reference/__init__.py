@@ -1,0 +1,1 @@
+"""Vectors that a server is held to, and the script that makes them."""

@@ -1,0 +1,93 @@
+"""What a run gave, as it stands in the JSON file. A change of meaning raises `SCHEMA`."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench.machine import Machine
+from bench.statistics import Latency, Spread
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """How near the server's vectors came to the reference before anything was timed."""
+
+    reference: str  # the model and the library that made it
+    texts: int
+    min_cosine: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case of one suite."""
+
+    suite: str
+    clients: int
+    inputs: int  # per request
+    tokens: int  # per input
+    requests: int  # timed
+    tokens_per_request: float  # as the server counted them
+    wall_s: float
+    latency: Latency
+    inputs_per_s: float
+    tokens_per_s: float
+
+
+@dataclass(frozen=True)
+class ContenderRow:
+    """One engine on the mixed corpus at its best size."""
+
+    name: str
+    dtype: str
+    size: int  # texts a batch, or a request for a server
+    swept: dict[int, float]  # texts/s by size, before the rounds
+    min_cosine: float | None  # to the reference; None where it was not checked
+    texts_per_s: Spread
+    rounds_s: list[float]  # seconds for the corpus, round by round
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Texts/s of our server over a peer's, within each round."""
+
+    ours: str
+    peer: str
+    ratio: Spread
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rounds in which every contender embedded the same corpus, in random order."""
+
+    texts: int
+    rounds: int
+    contenders: list[ContenderRow]
+    ratios: list[Ratio]
+
+
+@dataclass(frozen=True)
+class Results:
+    """`check` is None when the run was told not to check: its figures may be of wrong vectors."""
+
+    date: str  # ISO 8601, UTC
+    seed: str
+    url: str
+    model: str
+    server: dict[str, Any]  # what /v1/models says of the model
+    machine: Machine  # of the load; the server's too where it is the same
+    check: Check | None
+    rows: list[Row] = field(default_factory=list)
+    comparison: Comparison | None = None
+    schema: int = SCHEMA
+
+
+def write(results: Results, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+    path.write_bytes(orjson.dumps(dataclasses.asdict(results), option=option))
