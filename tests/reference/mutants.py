@@ -21,27 +21,44 @@ Change = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Mutant:
-    """Which tensors and which entries of config.json are changed, and how."""
+    """Which tensors and which entries of a JSON file are changed, and how."""
 
     tensors: str = r"(?!)"  # searched in their names; nothing by default
     change: Change = np.zeros_like
+    swaps: tuple[str, str] | None = None  # parts of names: their tensors trade places
     config: Mapping[str, Any] = field(default_factory=dict)
+    file: str = "config.json"  # where `config` stands
 
 
 def write_mutant(name: str, mutant: Mutant, directory: Path) -> None:
     """The checkpoint `name`, mutated. Raises ValueError where there is nothing to mutate."""
     sharp.write_checkpoint(name, directory)
+    mutate(directory, mutant)
+
+
+def mutate(directory: Path, mutant: Mutant) -> None:
+    """Change a checkpoint's files. Raises ValueError where there is nothing to change."""
+    files = {path: load_file(path) for path in directory.rglob("*.safetensors")}
+    originals = {name: tensor for tensors in files.values() for name, tensor in tensors.items()}
     changed = bool(mutant.config)
-    for path in directory.rglob("*.safetensors"):
-        tensors = load_file(path)
-        for tensor in filter(re.compile(mutant.tensors).search, tensors):
-            tensors[tensor] = mutant.change(tensors[tensor])
-            changed = True
+    for path, tensors in files.items():
+        for name in tensors:
+            if re.search(mutant.tensors, name):
+                tensors[name] = np.ascontiguousarray(mutant.change(tensors[name]))
+                changed = True
+            if mutant.swaps and (other := _swapped(name, *mutant.swaps)) in originals:
+                tensors[name] = originals[other]
+                changed |= other != name
         save_file(tensors, path, metadata={"format": "pt"})
     if not changed:
-        raise ValueError(f"{name} has no tensor {mutant.tensors!r}")
-    config = json.loads((directory / "config.json").read_text())
-    sharp.write_json(directory / "config.json", config | mutant.config)
+        raise ValueError(f"{directory.name} has nothing that {mutant} changes")
+    if mutant.config:
+        path = directory / mutant.file
+        sharp.write_json(path, json.loads(path.read_text()) | mutant.config)
+
+
+def _swapped(name: str, one: str, other: str) -> str:
+    return name.replace(one, other) if one in name else name.replace(other, one)
 
 
 def _shift_positions(table: NDArray[np.float32]) -> NDArray[np.float32]:

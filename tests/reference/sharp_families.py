@@ -40,14 +40,13 @@ class Parameters:
     def vector(self, size: int) -> NDArray[np.float32]:
         return self._normal(size)
 
-    def linear(self, name: str, inputs: int, outputs: int) -> Tensors:
-        return {
-            f"{name}.weight": self.matrix(outputs, inputs),
-            f"{name}.bias": self.vector(outputs),
-        }
+    def linear(self, name: str, inputs: int, outputs: int, bias: bool = True) -> Tensors:
+        tensors = {f"{name}.weight": self.matrix(outputs, inputs)}
+        return tensors | ({f"{name}.bias": self.vector(outputs)} if bias else {})
 
-    def norm(self, name: str, size: int) -> Tensors:
-        return {f"{name}.weight": 1 + self.vector(size), f"{name}.bias": self.vector(size)}
+    def norm(self, name: str, size: int, bias: bool = True) -> Tensors:
+        tensors = {f"{name}.weight": 1 + self.vector(size)}
+        return tensors | ({f"{name}.bias": self.vector(size)} if bias else {})
 
     def _normal(self, *shape: int) -> NDArray[np.float32]:
         return (0.3 * self._generator.standard_normal(shape)).astype(np.float32)

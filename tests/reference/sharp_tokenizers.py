@@ -1,6 +1,7 @@
 """Small tokenizers of the real kinds, over one hand-made vocabulary."""
 
 import string
+from collections.abc import Sequence
 
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram, WordPiece
@@ -64,22 +65,32 @@ def unigram() -> Tokenizer:
 
 def byte_level_bpe() -> Tokenizer:
     """RoBERTa's: `<s> a </s>`, and `<s> a </s></s> b </s>`; words with the space before them."""
-    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    tokenizer = byte_level(first=["<s>", "<pad>", "</s>", "<unk>"], last=["<mask>"])
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False
+    )
+    return tokenizer
+
+
+def byte_level(
+    first: Sequence[str], last: Sequence[str], bare_words: Sequence[str] = ()
+) -> Tokenizer:
+    """BPE of bytes without a post-processor; special tokens below and above all other ids.
+
+    `WORDS` are one piece each with the space before them, `bare_words` without one.
+    """
     space = "Ġ"  # how the byte-level alphabet writes a space
-    pieces = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    pieces = [*first, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = []
-    for word in WORDS:
-        for end in range(1, len(word) + 1):
-            left, right = space + word[: end - 1], word[end - 1]
+    for word in (*(space + word for word in WORDS), *bare_words):
+        for end in range(1, len(word)):
+            left, right = word[:end], word[end]
             if left + right not in pieces:
                 pieces.append(left + right)
                 merges.append((left, right))
-    ids = {piece: i for i, piece in enumerate([*pieces, "<mask>"])}
+    ids = {piece: i for i, piece in enumerate([*pieces, *last])}
     tokenizer = Tokenizer(BPE(ids, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.post_processor = processors.RobertaProcessing(
-        ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), trim_offsets=True, add_prefix_space=False
-    )
-    tokenizer.add_special_tokens([*specials, "<mask>"])
+    tokenizer.add_special_tokens([*first, *last])
     return tokenizer
