@@ -24,9 +24,7 @@ def print_report(results: Results, console: Console) -> None:
     for line in _lines(results):
         console.print(line, markup=False, highlight=False)
     for table in _tables(results):
-        rich_table = RichTable(
-            title=table.title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
-        )
+        rich_table = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, padding=0)
         for position, header in enumerate(table.headers):
             rich_table.add_column(header, justify="right" if position else "left")
         for row in table.rows:

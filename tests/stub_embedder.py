@@ -1,0 +1,102 @@
+"""An embeddings server without a model: vectors made from the words, wrong in a chosen way."""
+
+import base64
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import orjson
+from aiohttp import web
+from numpy.typing import NDArray
+
+DIM = 384
+
+Vectors = NDArray[np.float32]
+
+
+class StubEmbedder:
+    """Knows the vectors it is given by text and invents all others.
+
+    `distort` sees the rows of every answer; `special_tokens` are added to each text's words.
+    """
+
+    def __init__(self, known: dict[str, Vectors]) -> None:
+        self.models = ["stub"]
+        self.special_tokens = 2
+        self.sends_floats = False
+        self.fails_on_inputs = 0  # a request of so many texts is refused
+        self.distort: Callable[[Vectors], Vectors] = lambda rows: rows
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+        self._known = known
+
+    async def __aenter__(self) -> "StubEmbedder":
+        app = web.Application(client_max_size=2**26)
+        app.router.add_get("/v1/models", self._list)
+        app.router.add_post("/v1/embeddings", self._embed)
+        app.router.add_post("/v1/rerank", self._rerank)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text that came, documents included, in order."""
+        inputs = [body.get("input", body.get("documents")) for body in self.requests]
+        return [text for texts in inputs for text in texts]
+
+    async def _list(self, _: web.Request) -> web.Response:
+        return _json({"data": [{"id": model, "dtype": "float32"} for model in self.models]})
+
+    async def _embed(self, request: web.Request) -> web.Response:
+        body = await self._body(request)
+        texts = body["input"]
+        if len(texts) == self.fails_on_inputs:
+            return _json({"error": {"message": "out of vectors"}}, status=503)
+        rows = self.distort(self._rows(texts))
+        data = [{"index": i, "embedding": self._encode(row)} for i, row in enumerate(rows)]
+        tokens = self._tokens(texts)
+        return _json({"data": data[::-1], "usage": {"prompt_tokens": tokens}})  # order is not sure
+
+    async def _rerank(self, request: web.Request) -> web.Response:
+        body = await self._body(request)
+        texts = [body["query"], *body["documents"]]
+        rows = self.distort(self._rows(texts))
+        scores = rows[1:] @ rows[0]
+        results = [
+            {"index": int(i), "relevance_score": float(scores[i])} for i in np.argsort(-scores)
+        ]
+        return _json({"results": results, "usage": {"total_tokens": self._tokens(texts)}})
+
+    async def _body(self, request: web.Request) -> dict[str, Any]:
+        body: dict[str, Any] = orjson.loads(await request.read())
+        self.requests.append(body)
+        self.headers.append(dict(request.headers))
+        return body
+
+    def _rows(self, texts: list[str]) -> Vectors:
+        return np.stack([self._known[t] if t in self._known else _invented(t) for t in texts])
+
+    def _tokens(self, texts: list[str]) -> int:
+        return sum(len(text.split()) + self.special_tokens for text in texts)
+
+    def _encode(self, row: Vectors) -> str | list[float]:
+        if self.sends_floats:
+            return [float(x) for x in row]
+        return base64.b64encode(row.astype("<f4").tobytes()).decode()
+
+
+def _invented(text: str) -> Vectors:
+    vector = np.random.default_rng(zlib.crc32(text.encode())).normal(size=DIM)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")
