@@ -46,9 +46,9 @@ def mutate(directory: Path, mutant: Mutant) -> None:
             if re.search(mutant.tensors, name):
                 tensors[name] = np.ascontiguousarray(mutant.change(tensors[name]))
                 changed = True
-            if mutant.swaps and (other := _swapped(name, *mutant.swaps)) in originals:
+            if mutant.swaps and (other := _swapped(name, *mutant.swaps)) != name:
                 tensors[name] = originals[other]
-                changed |= other != name
+                changed = True
         save_file(tensors, path, metadata={"format": "pt"})
     if not changed:
         raise ValueError(f"{directory.name} has nothing that {mutant} changes")

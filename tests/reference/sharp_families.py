@@ -54,7 +54,7 @@ class Parameters:
 
 def _bert(parameters: Parameters, scores: bool) -> Backbone:
     prefix = "bert." if scores else ""  # BertModel alone is saved without it
-    tokenizer = sharp_tokenizers.word_piece()
+    tokenizer = sharp_tokenizers.bert()
     config = _encoder_config(tokenizer, layers=2) | {
         "architectures": ["BertForSequenceClassification" if scores else "BertModel"],
         "model_type": "bert",
@@ -65,10 +65,10 @@ def _bert(parameters: Parameters, scores: bool) -> Backbone:
     tensors = _encoder(parameters, config, prefix)
     tensors |= parameters.linear(f"{prefix}pooler.dense", HIDDEN, HIDDEN)
     if scores:
-        config |= _ONE_LABEL
+        config |= ONE_LABEL
         tensors |= parameters.linear("classifier", HIDDEN, 1)
     tokenizer_config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
-    return Backbone(config, tensors, tokenizer, tokenizer_config | _BERT_SPECIALS)
+    return Backbone(config, tensors, tokenizer, tokenizer_config | BERT_SPECIALS)
 
 
 def _roberta(parameters: Parameters, scores: bool) -> Backbone:
@@ -81,6 +81,14 @@ def _xlm_roberta(parameters: Parameters, scores: bool) -> Backbone:
     tokenizer = sharp_tokenizers.unigram()
     config = _encoder_config(tokenizer, layers=3) | {"model_type": "xlm-roberta"}
     return _roberta_backbone(parameters, scores, config, tokenizer, "XLMRoberta")
+
+
+def _camembert(parameters: Parameters, scores: bool) -> Backbone:
+    tokenizer = sharp_tokenizers.camembert()
+    config = _encoder_config(tokenizer, layers=2) | {"model_type": "camembert"}
+    backbone = _roberta_backbone(parameters, scores, config, tokenizer, "Camembert")
+    backbone.config.update(bos_token_id=5, eos_token_id=6)
+    return backbone
 
 
 def _roberta_backbone(
@@ -101,24 +109,25 @@ def _roberta_backbone(
     }
     tensors = _encoder(parameters, config, prefix)
     if scores:
-        config |= _ONE_LABEL
+        config |= ONE_LABEL
         tensors |= parameters.linear("classifier.dense", HIDDEN, HIDDEN)
         tensors |= parameters.linear("classifier.out_proj", HIDDEN, 1)
     else:
         tensors |= parameters.linear("pooler.dense", HIDDEN, HIDDEN)  # saved, and not used
     tokenizer_config = {"tokenizer_class": f"{class_prefix}Tokenizer"}
-    return Backbone(config, tensors, tokenizer, tokenizer_config | _ROBERTA_SPECIALS)
+    return Backbone(config, tensors, tokenizer, tokenizer_config | ROBERTA_SPECIALS)
 
 
 FAMILIES: Mapping[str, Callable[[Parameters, bool], Backbone]] = {
     "bert": _bert,
     "roberta": _roberta,
     "xlm-roberta": _xlm_roberta,
+    "camembert": _camembert,
 }
 
-_ONE_LABEL = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+ONE_LABEL = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
 
-_BERT_SPECIALS = {
+BERT_SPECIALS = {
     "model_max_length": MAX_TOKENS,
     "cls_token": "[CLS]",
     "mask_token": "[MASK]",
@@ -126,7 +135,7 @@ _BERT_SPECIALS = {
     "sep_token": "[SEP]",
     "unk_token": "[UNK]",
 }
-_ROBERTA_SPECIALS = {
+ROBERTA_SPECIALS = {
     "model_max_length": MAX_TOKENS,
     "bos_token": "<s>",
     "cls_token": "<s>",

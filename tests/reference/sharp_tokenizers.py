@@ -13,38 +13,52 @@ the of and to in for with on at from by about into over after under between thro
 runs walks speaks writes reads builds carries finds keeps leaves holds brings turns
 """
 WORDS = tuple(_TEXT.split())
-_CHARACTERS = string.ascii_lowercase + string.digits + ".,;:!?'-éжあ語"
+CHARACTERS = string.ascii_lowercase + string.digits + ".,;:!?'-éжあ語"
 _ENDINGS = ("s", "ed", "ing", "er", "ly", "est")
 
 
-def word_piece() -> Tokenizer:
+def bert() -> Tokenizer:
     """BERT's: `[CLS] a [SEP]`, and `[CLS] a [SEP] b [SEP]` with type 1 from b on."""
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    pieces = [*specials, *_CHARACTERS, *WORDS]
+    tokenizer = word_piece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return tokenizer
+
+
+def word_piece(specials: Sequence[str]) -> Tokenizer:
+    """Lower-cased pieces without a post-processor; `specials` below all other ids."""
+    pieces = [*specials, *CHARACTERS, *WORDS]
     pieces += [
-        f"##{piece}" for piece in (*_CHARACTERS, *_ENDINGS) if piece not in string.punctuation
+        f"##{piece}" for piece in (*CHARACTERS, *_ENDINGS) if piece not in string.punctuation
     ]
     ids = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
-    )
-    tokenizer.add_special_tokens(specials)
+    tokenizer.add_special_tokens(list(specials))
     return tokenizer
 
 
 def unigram() -> Tokenizer:
     """XLM-R's: `<s> a </s>`, and `<s> a </s></s> b </s>` with type 0 throughout."""
-    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    return _unigram(["<s>", "<pad>", "</s>", "<unk>"])
+
+
+def camembert() -> Tokenizer:
+    """As XLM-R's, with other ids of the special tokens, but for <pad> and <unk>."""
+    unused = ["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"]
+    return _unigram([unused[0], "<pad>", unused[1], "<unk>", unused[2], "<s>", "</s>"])
+
+
+def _unigram(specials: list[str]) -> Tokenizer:
     pieces = [(piece, 0.0) for piece in specials]
     pieces += [(f"▁{word}", -5 - i / 64) for i, word in enumerate(WORDS)]
     pieces += [(piece, -7 - i / 8) for i, piece in enumerate(("▁", *_ENDINGS[1:]))]
-    pieces += [(character, -9 - i / 64) for i, character in enumerate(_CHARACTERS)]
+    pieces += [(character, -9 - i / 64) for i, character in enumerate(CHARACTERS)]
     pieces.append(("<mask>", 0.0))
     tokenizer = Tokenizer(Unigram(pieces, unk_id=3, byte_fallback=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -57,7 +71,7 @@ def unigram() -> Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[("<s>", 0), ("</s>", 2)],
+        special_tokens=[(token, specials.index(token)) for token in ("<s>", "</s>")],
     )
     tokenizer.add_special_tokens([*specials, "<mask>"])
     return tokenizer

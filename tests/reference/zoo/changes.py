@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from reference.mutants import Change, Mutant
+from reference.mutants import Change, Mutant, Mutants
 
 Tensor = NDArray[np.float32]
 
@@ -50,3 +50,7 @@ def pooling_mutant(mode: str) -> Mutant:
         config={f"pooling_mode_{name}": name == mode for name in modes},
         file="1_Pooling/config.json",
     )
+
+
+def without(mutants: Mutants, *details: str) -> Mutants:
+    return {name: mutant for name, mutant in mutants.items() if name not in details}
