@@ -50,7 +50,7 @@ def _dtype(wanted: str) -> str:
 def _computes_bfloat16() -> bool:
     """Whether the CPU has instructions for it; elsewhere it is emulated, slower than float32."""
     # Not in every torch from 2.11 on: without it nothing is assumed.
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
