@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 Task = Literal["embed", "score"]
-Pooling = Literal["cls", "mean", "last_token"]
+Pooling = Literal[
+    "cls", "mean", "max", "mean_sqrt_len", "weighted_mean", "last_token", "tokens", "sparse"
+]
+Quantizer = Literal["tanh_int8"]
 TokenInput = Literal["cl100k_decode", "native", "reject"]
 
 
@@ -28,11 +31,13 @@ class ModelSpec:
     matryoshka: tuple[int, ...] = ()  # sizes the model was trained to be cut to
     pooling: Pooling | None = None  # None: the task is score
     normalizes: bool = False  # the modules end in Normalize
-    quantizer: str | None = None  # the model's own final quantizer
+    include_prompt: bool = True  # False: the prompt's tokens are left out of the pooling
+    quantizer: Quantizer | None = None  # the model's own final quantizer
     calibration: tuple[tuple[float, float], ...] | None = None  # (low, high) per dimension
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None  # a name in prompts
-    template: str | None = None  # of an LLM reranker
+    template: str | None = None  # of an LLM reranker: {instruction}, {query}, {document}
+    instruction: str | None = None  # what the template says where the request says nothing
     token_input: TokenInput = "cl100k_decode"  # noqa: S105  tokens, not a secret
     dtype: str = "float32"  # what the engine computes in
     shard_tokens: int = 2048  # the most tokens a job may hold

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["embed", "score"]
+Kind = Literal["embed", "score", "tokens", "sparse"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +17,9 @@ class Batch:
     input_ids: NDArray[np.int32]  # [T]
     lengths: NDArray[np.int32]  # [B]
     type_ids: NDArray[np.uint8] | None = None  # [T]; None: all zero
+    # [S, 3]: sequence, start, end (exclusive), sorted by sequence, at least one of each. With them
+    # `embed` pools each span to a row of its own; None: the whole sequence is one.
+    spans: NDArray[np.int32] | None = None
 
     @property
     def tokens(self) -> int:

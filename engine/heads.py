@@ -5,7 +5,7 @@ A head works in float32 whatever the encoder computes in: it sees B rows, not T.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, get_args
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -55,8 +55,8 @@ def load_embedding_head(spec: ModelSpec, files: ModelFiles, width: int) -> Embed
 
     Raises CheckpointError for a module that is unknown or in a place where it means something else.
     """
-    if spec.pooling is None or spec.pooling not in get_args(Pooling):
-        known = ", ".join(get_args(Pooling))
+    if spec.pooling not in ("cls", "mean", "last_token"):
+        known = "cls, mean, last_token"
         raise EngineError(f"{spec.id}: pooling {spec.pooling!r} is not known: {known}")
     dense: list[Linear] = []
     for module in _after_pooling(files.modules):

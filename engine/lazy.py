@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class StepOutput:
-    """One row a sequence, in the order of the batch."""
+    """The rows of each sequence, in the order of the batch."""
 
-    rows: NDArray[np.float32]  # [B, D]; D = 1 for scores
-    finite: NDArray[np.bool_]  # [B]; False: the row holds NaN or infinity
+    rows: NDArray[np.float32]  # [N, D]; D = 1 for scores and for the weights of sparse
+    finite: NDArray[np.bool_]  # [B]; False: a row of the sequence holds NaN or infinity
     timings: Mapping[str, float]  # seconds by stage; "infer" is device-busy time
     padded_tokens: int = 0  # dummy tokens added to the batch
+    row_offsets: NDArray[np.int32] | None = None  # [B + 1]; None: one row a sequence
+    indices: NDArray[np.int32] | None = None  # [N]: the token id of each weight of sparse
 
 
 class LazyTensor(Protocol):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -199,7 +199,7 @@ def _pack(deliveries: Sequence[Delivery]) -> Batch:
             [np.zeros(j.tokens, np.uint8) if j.type_ids is None else j.type_ids for j in jobs]
         )
     return Batch(
-        kind=cast(EngineKind, jobs[0].kind),  # others were refused on receipt
+        kind=jobs[0].kind,
         input_ids=np.concatenate([job.input_ids for job in jobs]),
         lengths=np.concatenate([job.lengths for job in jobs]),
         type_ids=type_ids,
