@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from reference.mutants import Change, Mutant, Mutants
+from reference.zoo.modules import POOLING_MODES
 
 Tensor = NDArray[np.float32]
 
@@ -45,9 +46,8 @@ def interleave(head_dim: int) -> Change:
 
 def pooling_mutant(mode: str) -> Mutant:
     """Another pooling, in the layout of versions 2 to 5."""
-    modes = ("cls_token", "mean_tokens", "lasttoken")
     return Mutant(
-        config={f"pooling_mode_{name}": name == mode for name in modes},
+        config={f"pooling_mode_{name}": name == mode for name in POOLING_MODES},
         file="1_Pooling/config.json",
     )
 

@@ -13,7 +13,18 @@ from reference.zoo.modules import Module, normalize, write_modules
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, processors
 
-Answer = Literal["vectors", "scores", "yes_no", "module_scores", "tokens", "sparse", "spans"]
+Answer = Literal[
+    "vectors",  # sentence-transformers' embedding
+    "scores",  # transformers' *ForSequenceClassification
+    "module_scores",  # sentence-transformers' modular cross-encoder
+    "yes_no",  # a causal LM by its logits of two words
+    "logit_score",  # the same, named in modules.json
+    "tokens",  # a vector a token (ColBERT)
+    "multi_vectors",  # the same by bge-m3's own head
+    "sparse",  # a weight for each id of the vocabulary (SPLADE)
+    "lexical",  # the same by bge-m3's own head
+    "spans",  # a vector a chunk of the sequence
+]
 Config = dict[str, Any]
 
 
@@ -32,23 +43,28 @@ class Checkpoint:
     lengths: Sequence[int] = range(1, MAX_TOKENS + 1)  # of the bare ids that it is asked
     max_tokens: int = MAX_TOKENS
     prompts: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # beside them
+    excludes_prompt: str | None = None  # the name of the prompt of its texts, if not pooled
+    also_writes: Callable[[Parameters, Path], None] | None = None  # after everything else
     # config.json under which transformers runs it, where it lacks the class that is named
     in_transformers: Callable[[Config], Config] = unchanged
     shards: int = 1  # files of the weights
     ends_texts_with: str | None = None  # what tokenizer_config.json, but not tokenizer.json, asks
 
     @property
-    def normalizes(self) -> bool:
-        return normalize in self.modules
+    def unit_rows(self) -> bool:
+        if self.answer == "vectors":
+            return normalize in self.modules
+        return self.answer in ("tokens", "multi_vectors")
 
     @property
     def tolerance(self) -> float:
         """Of a value that is compared with the reference: those of unit rows are small."""
-        return 2e-5 if self.normalizes else 1e-4
+        return 2e-5 if self.unit_rows else 1e-4
 
     @property
     def asks_pairs(self) -> bool:
-        return self.answer in ("scores", "yes_no", "module_scores")
+        return self.answer in ("scores", "yes_no", "module_scores", "logit_score")
 
 
 def write(name: str, checkpoint: Checkpoint, directory: Path) -> None:
@@ -62,15 +78,18 @@ def write(name: str, checkpoint: Checkpoint, directory: Path) -> None:
     write_json(directory / "tokenizer_config.json", body.tokenizer_config)
     if checkpoint.modules:
         write_modules(checkpoint.modules, parameters, directory)
-    if checkpoint.prompts:
+    if checkpoint.prompts or checkpoint.settings:
         write_json(
             directory / "config_sentence_transformers.json",
             {
                 "prompts": dict(checkpoint.prompts),
                 "default_prompt_name": None,
                 "similarity_fn_name": "cosine",
+                **checkpoint.settings,
             },
         )
+    if checkpoint.also_writes:
+        checkpoint.also_writes(parameters, directory)
 
 
 def write_for_transformers(checkpoint: Checkpoint, directory: Path) -> None:

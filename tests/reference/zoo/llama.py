@@ -27,7 +27,7 @@ from reference.zoo.llama_mutants import (
 )
 from reference.zoo.llama_mutants import LAST as LAST_POOLED
 from reference.zoo.modules import normalize, pooling, transformer
-from tokenizers import processors
+from tokenizers import Tokenizer, processors
 
 HIDDEN = 48
 HEADS = 4
@@ -61,6 +61,9 @@ class Kind:
     qk_norm: bool = False
     special_tokens: tuple[str, ...] = ("<s>", "</s>", "<unk>")
 
+    def tokenizer(self) -> Tokenizer:
+        return byte_level([], list(self.special_tokens), _BARE_WORDS)
+
     def backbone(
         self,
         parameters: Parameters,
@@ -69,7 +72,7 @@ class Kind:
         prefix: str = "",
         appends: str | None = None,  # the special token that ends each text
     ) -> Backbone:
-        tokenizer = byte_level([], list(self.special_tokens), _BARE_WORDS)
+        tokenizer = self.tokenizer()
         ids = {token: tokenizer.token_to_id(token) for token in self.special_tokens}
         if appends:
             tokenizer.post_processor = processors.TemplateProcessing(

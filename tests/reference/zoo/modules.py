@@ -68,13 +68,13 @@ def pooling(mode: str, width: int, include_prompt: bool = True) -> Module:
     """`mode` is the part after `pooling_mode_`."""
     config = {
         "word_embedding_dimension": width,
-        **{f"pooling_mode_{name}": name == mode for name in _POOLING_MODES},
+        **{f"pooling_mode_{name}": name == mode for name in POOLING_MODES},
         "include_prompt": include_prompt,
     }
     return lambda _: Written("sentence_transformers.models.Pooling", config)
 
 
-_POOLING_MODES = (
+POOLING_MODES = (
     "cls_token",
     "mean_tokens",
     "max_tokens",
