@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from checkpoint.spec import ModelFiles, ModelSpec
-from engine.batch import Batch
+from engine.batch import Batch, Kind
 from engine.encoder import Encoder
-from engine.errors import CheckpointError, EngineError
+from engine.errors import EngineError
 from engine.families import FAMILIES
-from engine.heads import Head, load_embedding_head
+from engine.heads.head import Backbone, Head
+from engine.heads.load import load_heads
 from engine.lazy import LazyTensor, ResolvedTensor, StepOutput
 from engine.packing import pack
 from engine.runtime import EngineConfig, Runtime, settle
@@ -25,11 +27,13 @@ __all__ = ["Engine", "EngineConfig"]
 class Engine:
     """One model on one device. `step` is for one thread at a time."""
 
-    def __init__(self, spec: ModelSpec, runtime: Runtime, encoder: Encoder, head: Head) -> None:
+    def __init__(
+        self, spec: ModelSpec, runtime: Runtime, encoder: Encoder, heads: Mapping[Kind, Head]
+    ) -> None:
         self.spec = spec
         self.device, self.dtype = runtime.device, runtime.dtype
         self._kernels = runtime.kernels
-        self._encoder, self._head = encoder, head
+        self._encoder, self._heads = encoder, heads
         self._self_test: SelfTest | None = None
 
     @classmethod
@@ -43,16 +47,12 @@ class Engine:
         weights = Weights(files.weights, family.prefixes)
         encoder = family.load_encoder(files.config, weights, runtime.kernels)
         width = encoder.embeddings.words.size(1)
-        head: Head
-        if spec.task == "embed":
-            head = load_embedding_head(spec, files, width)
-        else:
-            _check_score_modules(files)
-            head = family.load_score_head(weights, width)
+        backbone = Backbone(files.config, weights, runtime.kernels, width)
+        heads = load_heads(spec, files, family, backbone)
         for prefix in family.unused:
             weights.ignore(prefix)
         weights.finish()
-        return cls(spec, runtime, encoder, head)
+        return cls(spec, runtime, encoder, heads)
 
     @property
     def runtime(self) -> Mapping[str, Any]:
@@ -66,22 +66,27 @@ class Engine:
         }
 
     def step(self, batch: Batch) -> LazyTensor:
-        """Compute one row a sequence: [B, D] float32, not normalised; [B, 1] logits for `score`.
+        """Compute the rows of each sequence in float32, in the order of the batch.
 
-        Raises EngineError for a batch that this model cannot run.
+        `embed`: one a sequence or span, not normalised; `score`: one logit; `tokens`: one a token;
+        `sparse`: one weight for each entry of `indices`. Raises EngineError for a batch that this
+        model cannot run.
         """
         self._check(batch)
         started_s = perf_counter()
         with torch.inference_mode():
             packed = pack(batch, self._kernels.bucket)
             packed_s = perf_counter()
-            rows = packed.restore(self._head(self._encoder(packed), packed).numpy())
+            head = self._heads[batch.kind]
+            answer = head.collect(head.compute(self._encoder(packed), packed).numpy(), packed)
         return ResolvedTensor(
             StepOutput(
-                rows=rows,
-                finite=np.asarray(np.isfinite(rows).all(axis=1)),
+                rows=answer.rows,
+                finite=answer.finite,
                 timings={"pack": packed_s - started_s, "infer": perf_counter() - packed_s},
                 padded_tokens=packed.padded_tokens,
+                row_offsets=answer.row_offsets,
+                indices=answer.indices,
             )
         )
 
@@ -94,8 +99,9 @@ class Engine:
         """What torch would answer with garbage or a crash."""
         embeddings = self._encoder.embeddings
         lengths, ids, types = batch.lengths, batch.input_ids, batch.type_ids
-        if batch.kind != self.spec.task:
-            raise EngineError(f"{self.spec.id} answers {self.spec.task}, not {batch.kind}")
+        if batch.kind not in self._heads:
+            kinds = ", ".join(self._heads)
+            raise EngineError(f"{self.spec.id} answers {kinds}, not {batch.kind}")
         if not lengths.size or lengths.min() < 1 or lengths.sum() != ids.size:
             raise EngineError(
                 "a batch needs a sequence, no sequence is empty, and lengths sum to T"
@@ -109,9 +115,19 @@ class Engine:
             raise EngineError(f"a token id is not below {embeddings.words.size(0)}")
         if types is not None and (types.size != ids.size or types.max() >= embeddings.types):
             raise EngineError(f"type ids must be T values below {embeddings.types}")
+        if batch.spans is not None:
+            _check_spans(batch, batch.spans)
 
 
-def _check_score_modules(files: ModelFiles) -> None:
-    for module in files.modules:
-        if module.kind != "Transformer":
-            raise CheckpointError(f"module {module.kind!r} is not known in a scoring model")
+def _check_spans(batch: Batch, spans: NDArray[np.int32]) -> None:
+    if batch.kind != "embed":
+        raise EngineError(f"spans are for embed, not for {batch.kind}")
+    if spans.ndim != 2 or spans.shape[1] != 3:
+        raise EngineError(f"spans have shape [S, 3], not {list(spans.shape)}")
+    sequences, starts, ends = spans.T
+    if not np.array_equal(np.unique(sequences), np.arange(batch.sequences)):
+        raise EngineError("every sequence of a batch with spans needs one, and there are no others")
+    if (np.diff(sequences) < 0).any():
+        raise EngineError("spans must be sorted by their sequence")
+    if (starts < 0).any() or (starts >= ends).any() or (ends > batch.lengths[sequences]).any():
+        raise EngineError("a span is empty or leaves its sequence")

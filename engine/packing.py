@@ -14,6 +14,16 @@ Bucket = Callable[[int], int]  # tokens of a batch -> tokens the engine runs, at
 
 
 @dataclass(frozen=True, eq=False)
+class Spans:
+    """S pieces of sequences, in the order of the batch."""
+
+    starts: NDArray[np.int64]  # [S]: the packed token that each begins with
+    positions: NDArray[np.int64]  # [S]: the place of that token in its sequence
+    lengths: NDArray[np.int64]  # [S], in tokens
+    row_offsets: NDArray[np.int32]  # [B + 1]: the spans of each sequence
+
+
+@dataclass(frozen=True, eq=False)
 class Packed:
     """T tokens: those of B sequences, then `padded_tokens` dummy ones that answer nothing.
 
@@ -24,7 +34,10 @@ class Packed:
     position_ids: Tensor  # [T] int32, from 0 in every sequence
     type_ids: Tensor | None  # [T] int32
     groups: tuple[tuple[int, int], ...]  # (sequences, tokens of each), tokens ascending
+    batch: Batch
     order: NDArray[np.intp]  # [B]: row i answers sequence order[i] of the batch
+    source: NDArray[np.int64]  # [tokens]: packed token i is token source[i] of the batch
+    spans: Spans | None
     padded_tokens: int
 
     @property
@@ -33,10 +46,12 @@ class Packed:
         return self.input_ids.size(0) - self.padded_tokens
 
     def restore(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Rows in the order of the batch."""
-        restored = np.empty_like(rows)
-        restored[self.order] = rows
-        return restored
+        """[B, D], a row a sequence, in the order of the batch."""
+        return _scattered(rows, self.order)
+
+    def restore_tokens(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[tokens, D], a row a token, in the order of the batch."""
+        return _scattered(rows, self.source)
 
 
 def pack(batch: Batch, bucket: Bucket) -> Packed:
@@ -47,16 +62,40 @@ def pack(batch: Batch, bucket: Bucket) -> Packed:
     starts = (np.cumsum(batch.lengths) - batch.lengths)[order]
     packed_starts = np.cumsum(lengths) - lengths
     positions = np.arange(tokens) - np.repeat(packed_starts, lengths)  # [tokens]
-    source = positions + np.repeat(starts, lengths)  # [tokens]: where each token comes from
+    source = positions + np.repeat(starts, lengths)  # [tokens]
     sizes, counts = np.unique(lengths, return_counts=True)
     return Packed(
         input_ids=_padded(batch.input_ids[source], padded),
         position_ids=_padded(positions, padded),
         type_ids=None if batch.type_ids is None else _padded(batch.type_ids[source], padded),
         groups=tuple(zip(counts.tolist(), sizes.tolist(), strict=True)),
+        batch=batch,
         order=order,
+        source=source,
+        spans=None if batch.spans is None else _place(batch.spans, order, packed_starts),
         padded_tokens=padded - tokens,
     )
+
+
+def _place(
+    spans: NDArray[np.int32], order: NDArray[np.intp], packed_starts: NDArray[np.int64]
+) -> Spans:
+    sequences, starts, ends = spans.astype(np.int64).T
+    sequence_starts = np.empty_like(packed_starts)  # [B], in the order of the batch
+    sequence_starts[order] = packed_starts
+    counts = np.bincount(sequences, minlength=order.size)
+    return Spans(
+        starts=sequence_starts[sequences] + starts,
+        positions=starts,
+        lengths=ends - starts,
+        row_offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+    )
+
+
+def _scattered(rows: NDArray[np.float32], places: NDArray[np.intp]) -> NDArray[np.float32]:
+    scattered = np.empty_like(rows)
+    scattered[places] = rows
+    return scattered
 
 
 def _padded(values: NDArray[np.generic], size: int) -> Tensor:

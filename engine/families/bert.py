@@ -11,7 +11,8 @@ from engine.block import Block, LayerNorm
 from engine.encoder import Embeddings, Encoder
 from engine.errors import CheckpointError
 from engine.families.family import Family
-from engine.heads import Head, load_classification_head
+from engine.heads.scores import classifier
+from engine.heads.splade import MlmHead
 from engine.kernels import Kernels
 from engine.weights import Weights
 
@@ -26,10 +27,6 @@ def load_encoder(
         loader.embeddings(first_position),
         [loader.block(f"encoder.layer.{index}") for index in range(shape.layers)],
     )
-
-
-def load_score_head(weights: Weights, width: int) -> Head:
-    return load_classification_head(weights, "pooler.dense", "classifier", width)
 
 
 @dataclass(frozen=True)
@@ -130,6 +127,13 @@ class _Loader:
 BERT = Family(
     prefixes=("bert.",),
     load_encoder=load_encoder,
-    load_score_head=load_score_head,
+    load_score_head=classifier("pooler.dense", torch.tanh, "classifier"),
+    mlm_head=MlmHead(
+        dense="cls.predictions.transform.dense",
+        norm="cls.predictions.transform.LayerNorm",
+        decoder="cls.predictions.decoder",
+        biases=("cls.predictions.bias", "cls.predictions.decoder.bias"),
+        embeddings="embeddings.word_embeddings.weight",
+    ),
     unused=("embeddings.position_ids", "pooler."),
 )

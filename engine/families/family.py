@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.encoder import Encoder
-from engine.heads import Head
+from engine.heads.head import LoadHead
+from engine.heads.splade import MlmHead
 from engine.kernels import Kernels
 from engine.weights import Weights
 
@@ -14,5 +15,6 @@ from engine.weights import Weights
 class Family:
     prefixes: tuple[str, ...]  # that tensor names may carry
     load_encoder: Callable[[Mapping[str, Any], Weights, Kernels], Encoder]  # from config.json
-    load_score_head: Callable[[Weights, int], Head]  # (weights, width of the hidden states)
-    unused: tuple[str, ...]  # tensors that may be left over when encoder and head are loaded
+    unused: tuple[str, ...] = ()  # tensors that may be left over when all else is loaded
+    load_score_head: LoadHead | None = None  # of *ForSequenceClassification
+    mlm_head: MlmHead | None = None  # of *ForMaskedLM, which SPLADE pools

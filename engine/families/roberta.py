@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from engine.encoder import Encoder
 from engine.errors import CheckpointError
 from engine.families import bert
 from engine.families.family import Family
-from engine.heads import Head, load_classification_head
+from engine.heads.scores import classifier
 from engine.kernels import Kernels
 from engine.weights import Weights
 
@@ -19,13 +21,9 @@ def load_encoder(config: Mapping[str, Any], weights: Weights, kernels: Kernels) 
     return bert.load_encoder(config, weights, kernels, first_position=pad_token_id + 1)
 
 
-def load_score_head(weights: Weights, width: int) -> Head:
-    return load_classification_head(weights, "classifier.dense", "classifier.out_proj", width)
-
-
 ROBERTA = Family(
     prefixes=("roberta.",),
     load_encoder=load_encoder,
-    load_score_head=load_score_head,
+    load_score_head=classifier("classifier.dense", torch.tanh, "classifier.out_proj"),
     unused=("embeddings.position_ids", "pooler."),
 )

@@ -1,0 +1,1 @@
+"""What turns hidden states into answers: one head for each kind that a model serves."""

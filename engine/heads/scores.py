@@ -1,0 +1,85 @@
+"""Heads of rerankers: the hidden states of a pair to one raw logit, as transformers has them."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from torch import Tensor
+
+from engine.activation import Activation, hidden_activation
+from engine.errors import CheckpointError
+from engine.heads.head import Backbone, LoadHead
+from engine.heads.pooled import PooledHead
+from engine.linear import PlainLinear
+from engine.modules import layer_norm
+
+
+def classifier(dense: str, activation: Activation, output: str) -> LoadHead:
+    """A layer on the first token, then the logit. `dense` and `output` name the two."""
+    return partial(_load_classifier, dense=dense, activation=activation, output=output)
+
+
+def _load_classifier(
+    backbone: Backbone, dense: str, activation: Activation, output: str
+) -> PooledHead:
+    weights, width = backbone.weights, backbone.width
+    first = PlainLinear(
+        weights.take(f"{dense}.weight", width, width),
+        weights.take(f"{dense}.bias", width),
+        activation,
+    )
+    return PooledHead("cls", [first, _load_output(backbone, output, bias=True)])
+
+
+def load_modernbert_classifier(backbone: Backbone) -> PooledHead:
+    """Layer, activation and norm over the first token or the mean, then the logit."""
+    config, weights, width = backbone.config, backbone.weights, backbone.width
+    pooling = config.get("classifier_pooling", "cls")
+    if pooling not in ("cls", "mean"):
+        raise CheckpointError(f"classifier_pooling {pooling!r} is not known: cls, mean")
+    dense = PlainLinear(
+        weights.take("head.dense.weight", width, width),
+        weights.take("head.dense.bias", width) if config.get("classifier_bias") else None,
+        hidden_activation(config.get("classifier_activation", "gelu")),
+    )
+    norm = layer_norm(
+        weights.take("head.norm.weight", width),
+        weights.take("head.norm.bias", width) if config.get("norm_bias") else None,
+        config.get("norm_eps", 1e-5),
+    )
+    return PooledHead(pooling, [dense, norm, _load_output(backbone, "classifier", bias=True)])
+
+
+def load_last_token_classifier(backbone: Backbone) -> PooledHead:
+    """What transformers calls `score`: the logit of the last token."""
+    return PooledHead("last_token", [_load_output(backbone, "score", bias=False)])
+
+
+def load_yes_no_head(backbone: Backbone, tokens: Sequence[int]) -> PooledHead:
+    """How much likelier a causal LM finds "yes" than "no" as the next token.
+
+    The two logits are products of one hidden state, so their difference is the product with the
+    difference of two rows: the other rows of the vocabulary are never read. `tokens` are the ids of
+    yes and no; of yes alone, its logit is the score.
+    """
+    rows = _decoder_rows(backbone, tokens)
+    weight = rows[:1] - rows[1:] if len(tokens) == 2 else rows  # [1, H]
+    return PooledHead("last_token", [PlainLinear(weight, None)])
+
+
+def _decoder_rows(backbone: Backbone, tokens: Sequence[int]) -> Tensor:
+    """Rows of `lm_head`, or of the embeddings where they are the same matrix."""
+    weights = backbone.weights
+    tied = backbone.config.get("tie_word_embeddings", "lm_head.weight" not in weights)
+    weights.ignore("lm_head.")
+    name = "embed_tokens.weight" if tied else "lm_head.weight"
+    return weights.take_rows(name, tokens, backbone.width)
+
+
+def _load_output(backbone: Backbone, name: str, bias: bool) -> PlainLinear:
+    weights = backbone.weights
+    weight = weights.take(f"{name}.weight", -1, backbone.width)
+    if weight.size(0) != 1:
+        raise CheckpointError(
+            f"{name!r} has {weight.size(0)} labels; a score is the logit of a single one"
+        )
+    return PlainLinear(weight, weights.take(f"{name}.bias", 1) if bias else None)

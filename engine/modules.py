@@ -1,0 +1,104 @@
+"""The modules that follow a Transformer in modules.json, as layers over float32 rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from checkpoint.spec import Module
+from engine.activation import module_activation
+from engine.errors import CheckpointError
+from engine.linear import PlainLinear
+from engine.weights import Weights
+
+Layer = Callable[[Tensor], Tensor]  # [N, in] -> [N, out], float32
+
+_LAYER_NORM_EPS = 1e-5  # torch's own, which sentence-transformers leaves as it is
+
+
+def load_modules(
+    modules: Sequence[Module], width: int, reads: str, writes: str
+) -> tuple[list[Layer], int]:
+    """The layers of modules that run in turn over rows `width` wide, and the width they give.
+
+    `reads` and `writes` name the feature that the first finds and the last leaves, as a module's
+    config does. Raises CheckpointError for a module that is unknown or has another input.
+    """
+    layers = []
+    for module in modules:
+        if module.kind not in _LOADERS:
+            raise CheckpointError(f"module {module.kind!r} of modules.json is not known here")
+        reads = _feature_after(module, reads)
+        layer, width = _LOADERS[module.kind](module, width)
+        layers.append(layer)
+    if reads != writes:
+        raise CheckpointError(f"modules.json ends with {reads!r}, not with {writes!r}")
+    return layers, width
+
+
+def _feature_after(module: Module, current: str) -> str:
+    """What the module writes. A config from before features had names says nothing of them."""
+    name = module.config.get("module_input_name", current)
+    if name != current:
+        raise CheckpointError(f"{module.directory.name} reads {name!r}, but gets {current!r}")
+    return str(module.config.get("module_output_name") or name)
+
+
+def _load_dense(module: Module, width: int) -> tuple[Layer, int]:
+    inputs, outputs = int(module.config["in_features"]), int(module.config["out_features"])
+    if inputs != width:
+        raise CheckpointError(f"{module.directory.name} takes {inputs} features, but gets {width}")
+    weights = Weights([module.directory / "model.safetensors"])
+    linear = PlainLinear(
+        weights.take("linear.weight", outputs, inputs),
+        weights.take("linear.bias", outputs) if module.config.get("bias", True) else None,
+        module_activation(module.config.get("activation_function") or "torch.nn.Tanh"),
+    )
+    layer: Layer = linear
+    if module.config.get("use_residual"):
+        layer = partial(_add_residual, linear, _load_residual(weights, inputs, outputs))
+    weights.finish()
+    return layer, outputs
+
+
+def _load_residual(weights: Weights, inputs: int, outputs: int) -> Layer | None:
+    """The projection of the input; None where the widths are equal and there is none."""
+    if inputs == outputs:
+        return None
+    return PlainLinear(weights.take("residual.weight", outputs, inputs), None)
+
+
+def _add_residual(linear: Layer, residual: Layer | None, rows: Tensor) -> Tensor:
+    return linear(rows) + (rows if residual is None else residual(rows))
+
+
+def _load_layer_norm(module: Module, width: int) -> tuple[Layer, int]:
+    dimension = int(module.config["dimension"])
+    if dimension != width:
+        raise CheckpointError(
+            f"{module.directory.name} norms {dimension} features, but gets {width}"
+        )
+    weights = Weights([module.directory / "model.safetensors"])
+    layer = layer_norm(
+        weights.take("norm.weight", width), weights.take("norm.bias", width), _LAYER_NORM_EPS
+    )
+    weights.finish()
+    return layer, width
+
+
+def layer_norm(weight: Tensor, bias: Tensor | None, eps: float) -> Layer:
+    return partial(
+        F.layer_norm, normalized_shape=tuple(weight.shape), weight=weight, bias=bias, eps=eps
+    )
+
+
+def _load_normalize(_: Module, width: int) -> tuple[Layer, int]:
+    return partial(F.normalize, dim=-1), width
+
+
+_LOADERS: Mapping[str, Callable[[Module, int], tuple[Layer, int]]] = {
+    "Dense": _load_dense,
+    "LayerNorm": _load_layer_norm,
+    "Normalize": _load_normalize,
+}
