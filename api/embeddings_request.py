@@ -7,28 +7,65 @@ from pydantic import Field
 
 from api.errors import ApiError
 from api.fields import RequestFields, missing, parse_fields
+from api.prompt_fields import PromptFields
+from api.quantize import BitOrder, OutputDtype
+from api.vectors import VectorForm
 from checkpoint.spec import TokenInput
 
 Texts = list[str]
 TokenIds = list[list[int]]
+EncodingFormat = Literal["float", "base64", "base64_int8", "base64_binary"]
+EmbeddingType = Literal["float", "base64", "int8", "uint8", "binary", "ubinary"]
 
 
-class EmbeddingsFields(RequestFields):
+class EmbeddingsFields(PromptFields, RequestFields):
     """Everything but `input`, which may hold 2,048 long items and is checked by hand."""
 
     model: str
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: EncodingFormat = "float"
+    output_dtype: OutputDtype | None = None
+    embedding_type: EmbeddingType | list[EmbeddingType] | None = None  # Jina's name for both
+    bitorder: BitOrder | None = None
     dimensions: int | None = Field(default=None, ge=1)
+    output_dimension: int | None = Field(default=None, ge=1)  # Voyage's name for the same
     normalize: bool | None = None  # None: as the model's modules say
-    truncate: bool | None = None
-    truncation: bool | None = None  # Voyage's name for the same
     token_input: TokenInput | None = None  # None: the model's policy
     user: str | None = None
 
-    @property
-    def truncates(self) -> bool:
-        chosen = self.truncate if self.truncate is not None else self.truncation
-        return bool(chosen)
+    def form(self) -> VectorForm:
+        """What the vectors shall be. Raises ApiError where two fields contradict each other."""
+        dtype, base64 = self._type()
+        bit_order = self.bitorder or "big"
+        if self.encoding_format == "base64_binary":  # Perplexity's: the first dimension is bit 0
+            bit_order = self.bitorder or "little"
+        return VectorForm(
+            dimensions=self.dimensions or self.output_dimension,
+            normalize=self.normalize,
+            dtype=dtype,
+            base64=base64,
+            bit_order=bit_order,
+        )
+
+    def _type(self) -> tuple[OutputDtype, bool]:
+        fixed: dict[str, OutputDtype] = {"base64_int8": "int8", "base64_binary": "ubinary"}
+        asked = [self.output_dtype, fixed.get(self.encoding_format), self._embedding_dtype()]
+        dtypes = {dtype for dtype in asked if dtype is not None}
+        if len(dtypes) > 1:
+            message = (
+                "'output_dtype', 'embedding_type' and 'encoding_format' contradict each other."
+            )
+            raise ApiError("invalid_value", message, "output_dtype")
+        base64 = self.encoding_format != "float" or self.embedding_type == "base64"
+        return dtypes.pop() if dtypes else "float", base64
+
+    def _embedding_dtype(self) -> OutputDtype | None:
+        kind = self.embedding_type
+        if isinstance(kind, list):
+            if len(kind) != 1:
+                message = "'embedding_type' may name one type a request."
+                raise ApiError("invalid_value", message, "embedding_type")
+            kind = kind[0]
+        return None if kind is None or kind == "base64" else kind
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ def parse_fields(fields: type[Fields], body: dict[str, Any]) -> Fields:
 
 
 def _explain(problem: ErrorDetails) -> ApiError:
-    param = ".".join(str(part) for part in problem["loc"])
+    # Behind the field's name stand places in lists, and names of the types that were tried.
+    field, *places = problem["loc"]
+    param = str(field) + "".join(f"[{place}]" for place in places if isinstance(place, int))
     if problem["type"] == "missing":
         return missing(param)
     if problem["type"] == "literal_error":

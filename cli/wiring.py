@@ -127,7 +127,8 @@ def load_model(settings: Settings, name: str) -> "LoadedModel":
         shard_tokens=settings.max_batch_tokens,
         runtime=engine.runtime,
     )
-    return LoadedModel(spec, engine.step, read_tokenizer(files.directory))
+    kinds = frozenset(engine.kinds)
+    return LoadedModel(spec, engine.step, read_tokenizer(files.directory), kinds)
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

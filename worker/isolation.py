@@ -18,7 +18,9 @@ Run = Callable[[Batch], Awaitable[StepOutput]]
 class BatchOutput:
     """What became of each sequence of a batch."""
 
-    rows: NDArray[np.float32]  # [B, D]; a failed sequence's row is meaningless
+    rows: NDArray[np.float32]  # [N, D]; those of a sequence that is not finite mean nothing
+    row_offsets: NDArray[np.int32]  # [B + 1]; a sequence that raised has no rows
+    indices: NDArray[np.int32] | None = None  # [N]: sparse only
     failed: dict[int, ErrorCode] = field(default_factory=dict)
     infer_s: float = 0.0
     padded_tokens: int = 0
@@ -39,35 +41,51 @@ async def run_isolated(batch: Batch, run: Run) -> BatchOutput:
         raise
     except Exception:
         if batch.sequences == 1:
-            return BatchOutput(np.zeros((1, 0), np.float32), {0: "engine_failed"})
+            nothing = np.zeros((0, 0), np.float32)
+            return BatchOutput(nothing, np.zeros(2, np.int32), failed={0: "engine_failed"})
         middle = batch.sequences // 2
-        left = await run_isolated(_part(batch, 0, middle), run)
-        right = await run_isolated(_part(batch, middle, batch.sequences), run)
+        left = await run_isolated(part(batch, 0, middle), run)
+        right = await run_isolated(part(batch, middle, batch.sequences), run)
         return _join(left, right)
+    offsets = output.row_offsets
     return BatchOutput(
         rows=output.rows,
+        row_offsets=np.arange(batch.sequences + 1, dtype=np.int32) if offsets is None else offsets,
+        indices=output.indices,
         failed={int(i): "non_finite" for i in np.flatnonzero(~output.finite)},
         infer_s=output.timings.get("infer", 0.0),
         padded_tokens=output.padded_tokens,
     )
 
 
-def _part(batch: Batch, start: int, stop: int) -> Batch:
+def part(batch: Batch, start: int, stop: int) -> Batch:
+    """Sequences start to stop (exclusive) of a batch."""
     first = int(batch.lengths[:start].sum())
     last = first + int(batch.lengths[start:stop].sum())
+    spans = None
+    if batch.spans is not None:
+        spans = batch.spans[(batch.spans[:, 0] >= start) & (batch.spans[:, 0] < stop)].copy()
+        spans[:, 0] -= start
     return Batch(
         kind=batch.kind,
         input_ids=batch.input_ids[first:last],
         lengths=batch.lengths[start:stop],
         type_ids=None if batch.type_ids is None else batch.type_ids[first:last],
+        spans=spans,
     )
 
 
 def _join(left: BatchOutput, right: BatchOutput) -> BatchOutput:
     width = max(left.rows.shape[1], right.rows.shape[1])
+    count = len(left.row_offsets) - 1
+    parts = [output.indices for output in (left, right) if output.indices is not None]
     return BatchOutput(
         rows=np.concatenate([_widen(left.rows, width), _widen(right.rows, width)]),
-        failed=left.failed | {i + len(left.rows): code for i, code in right.failed.items()},
+        row_offsets=np.concatenate(
+            [left.row_offsets, right.row_offsets[1:] + left.row_offsets[-1]]
+        ),
+        indices=np.concatenate(parts) if parts else None,
+        failed=left.failed | {i + count: code for i, code in right.failed.items()},
         infer_s=left.infer_s + right.infer_s,
         padded_tokens=left.padded_tokens + right.padded_tokens,
         steps=left.steps + right.steps,
@@ -75,5 +93,5 @@ def _join(left: BatchOutput, right: BatchOutput) -> BatchOutput:
 
 
 def _widen(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """A part in which every sequence failed does not know the width of a row."""
+    """A part in which every sequence raised has no rows, and does not know their width."""
     return rows if rows.shape[1] == width else np.zeros((len(rows), width), np.float32)

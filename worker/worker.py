@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkpoint.spec import ModelSpec
 from engine.batch import Batch
-from engine.batch import Kind as EngineKind
 from observability.logs import get_logger
 from observability.metrics import Metrics
-from transport.messages import JobError, JobResult
+from transport.messages import Job, JobError, JobResult
 from transport.protocols import Announcement, Delivery, JobConsumer
 from worker.batcher import BatchLimits, take_batch
 from worker.engine_thread import EngineDied, EngineThread, Step
@@ -35,6 +34,7 @@ class LoadedModel:
     spec: ModelSpec
     step: Step
     tokenizer_json: bytes
+    kinds: frozenset[str] = frozenset({"embed", "score"})  # of jobs that the engine answers
 
 
 class Worker:
@@ -106,7 +106,7 @@ class Worker:
             if delivery.deadline_s <= now_s:
                 self._metrics.expired.labels(name).inc()
                 await self._consumer.complete(delivery, JobError("deadline"))
-            elif delivery.job.kind not in get_args(EngineKind):
+            elif delivery.job.kind not in self._model.kinds:
                 await self._consumer.complete(delivery, JobError("invalid"))
             else:
                 runnable.append(delivery)
@@ -148,13 +148,17 @@ class Worker:
             failed = [
                 (i - start, output.failed[i]) for i in range(start, stop) if i in output.failed
             ]
-            kept = np.ones(stop - start, bool)
-            kept[[i for i, _ in failed]] = False
+            offsets = output.row_offsets[start : stop + 1]
+            counts = np.diff(offsets)  # rows of each sequence
+            fine = np.ones(stop - start, bool)
+            fine[[i for i, _ in failed]] = False
+            kept = offsets[0] + np.flatnonzero(np.repeat(fine, counts))  # rows that mean something
             results.append(
                 JobResult(
                     job_id=delivery.job.job_id,
-                    row_offsets=np.concatenate([[0], np.cumsum(kept)]).astype(np.int32),
-                    rows=output.rows[start:stop][kept],
+                    row_offsets=np.concatenate([[0], np.cumsum(counts * fine)]).astype(np.int32),
+                    rows=output.rows[kept],
+                    indices=None if output.indices is None else output.indices[kept],
                     failed=tuple(failed),
                     worker=self._config.name,
                     dtype=self._model.spec.dtype,
@@ -203,4 +207,20 @@ def _pack(deliveries: Sequence[Delivery]) -> Batch:
         input_ids=np.concatenate([job.input_ids for job in jobs]),
         lengths=np.concatenate([job.lengths for job in jobs]),
         type_ids=type_ids,
+        spans=_pack_spans(jobs),
     )
+
+
+def _pack_spans(jobs: Sequence[Job]) -> NDArray[np.int32] | None:
+    """The spans of all jobs [S, 3]; a job without spans pools each sequence whole."""
+    if all(job.spans is None for job in jobs):
+        return None
+    parts, first = [], 0
+    for job in jobs:
+        spans = job.spans
+        if spans is None:
+            zeros = np.zeros_like(job.lengths)
+            spans = np.stack([np.arange(job.sequences), zeros, job.lengths], axis=1)
+        parts.append(np.add(spans, (first, 0, 0), dtype=np.int32))
+        first += job.sequences
+    return np.concatenate(parts)

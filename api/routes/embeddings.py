@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.context import RequestContext
-from api.embeddings_request import EmbeddingsFields, EmbeddingsRequest, parse_embeddings_request
+from api.embeddings_request import EmbeddingsRequest, parse_embeddings_request
 from api.errors import ApiError, from_failed_sequence, from_input
 from api.gateway import Answer
 from api.openapi import EMBEDDINGS
 from api.service import Service, service_of
 from api.sharding import SequenceFailed
-from api.vectors import embeddings_body, finish
+from api.vectors import VectorForm, embeddings_body, finish
 from checkpoint.cl100k import decode_cl100k
 from checkpoint.errors import InputError
 from checkpoint.spec import ModelSpec
@@ -43,7 +43,8 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
     request = parse_embeddings_request(body, service.gateway.config.max_inputs)
     fields = request.fields
     spec = await service.resolve(fields.model, context)
-    _check_model(spec, fields)
+    form = fields.form()
+    _check_model(spec, form)
     context.characters = sum(map(len, request.texts or request.token_ids or ()))
     encode = _encoder(request, spec)
     try:
@@ -54,30 +55,33 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
         raise from_failed_sequence(failed.code, f"input[{failed.index}]") from None
     started_s = time.perf_counter()
     if answer.rows.size > LARGE:
-        content = await asyncio.to_thread(_content, answer, fields)
+        content = await asyncio.to_thread(_content, answer, form)
     else:
-        content = _content(answer, fields)
+        content = _content(answer, form)
     context.stages["encode"] = time.perf_counter() - started_s
     return content
 
 
-def _check_model(spec: ModelSpec, fields: EmbeddingsFields) -> None:
+def _check_model(spec: ModelSpec, form: VectorForm) -> None:
     if spec.task != "embed":
         message = f"The model `{spec.id}` scores pairs; it gives no embeddings."
         raise ApiError("invalid_value", message, param="model")
     sizes = {spec.dim, *spec.matryoshka}
-    if fields.dimensions is not None and fields.dimensions not in sizes:
+    if form.dimensions is not None and form.dimensions not in sizes:
         message = (
             "This model does not support specifying dimensions."
             if len(sizes) == 1
             else f"Invalid value for 'dimensions'. Supported values: {sorted(sizes)}."
         )
         raise ApiError("invalid_value", message, param="dimensions")
+    if form.dtype in ("binary", "ubinary") and (form.dimensions or spec.dim) % 8:
+        message = "Binary vectors need a number of dimensions that is a multiple of 8."
+        raise ApiError("invalid_value", message, param="dimensions")
 
 
 def _encoder(request: EmbeddingsRequest, spec: ModelSpec) -> Any:
     """What turns the inputs into ids, to be run in a tokenizer's thread."""
-    truncate = request.fields.truncates
+    truncate = bool(request.fields.asked_truncation)
     policy = request.fields.token_input or spec.token_input
     prompt = spec.prompts[spec.default_prompt] if spec.default_prompt else ""
     texts, token_ids = request.texts, request.token_ids
@@ -97,11 +101,10 @@ def _encoder(request: EmbeddingsRequest, spec: ModelSpec) -> Any:
     return encode
 
 
-def _content(answer: Answer, fields: EmbeddingsFields) -> bytes:
-    normalize = answer.spec.normalizes if fields.normalize is None else fields.normalize
-    rows = finish(answer.rows, fields.dimensions, normalize)
+def _content(answer: Answer, form: VectorForm) -> bytes:
+    rows = finish(answer.rows, answer.spec, form)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         index = int(np.argmin(finite))
         raise from_failed_sequence("non_finite", f"input[{index}]")
-    return embeddings_body(rows, fields.encoding_format, answer.spec.id, answer.tokens)
+    return embeddings_body(rows, form.base64, answer.spec.id, answer.tokens)

@@ -86,7 +86,11 @@ def test_null_is_the_same_as_absent_for_every_optional_field() -> None:
         "input_type": None,
     }
     fields = parse_embeddings_request(body, 4).fields
-    assert (fields.encoding_format, fields.dimensions, fields.truncates) == ("float", None, False)
+    assert (fields.encoding_format, fields.dimensions, fields.asked_truncation) == (
+        "float",
+        None,
+        None,
+    )
 
 
 def test_unknown_fields_are_ignored() -> None:
@@ -114,9 +118,11 @@ def test_wrong_field_is_named_with_its_code(field: str, value: object, code: str
 
 def test_wrong_choice_lists_the_right_ones() -> None:
     error = refused({"model": "m", "input": "a", "encoding_format": "md5"})
-    assert "Supported values: ['float', 'base64']" in error.message
+    assert "Supported values: ['float', 'base64', 'base64_int8', 'base64_binary']" in error.message
 
 
 @pytest.mark.parametrize("name", ["truncate", "truncation"])
 def test_truncation_has_two_names(name: str) -> None:
-    assert parse_embeddings_request({"model": "m", "input": "a", name: True}, 4).fields.truncates
+    assert parse_embeddings_request(
+        {"model": "m", "input": "a", name: True}, 4
+    ).fields.asked_truncation

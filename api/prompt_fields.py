@@ -1,0 +1,39 @@
+"""The fields by which a request chooses its prompt and its truncation, on every route."""
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+Side = Literal["left", "right"]
+
+
+class PromptFields(BaseModel):
+    """Of several names for the same the first given counts."""
+
+    prompt: str | None = None  # the text itself
+    prompt_name: str | None = None  # one of the model's prompts
+    instruction: str | None = None  # for models that take one
+    input_type: str | None = None  # Cohere's, Voyage's and NVIDIA's name for the use
+    task: str | None = None  # Jina's
+    task_type: str | None = None  # Gemini's
+    truncate: bool | Literal["NONE", "START", "END"] | None = None  # a word: Cohere's
+    truncation: bool | None = None  # Voyage's name for the same
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+
+    @property
+    def use(self) -> str | None:
+        return self.input_type or self.task or self.task_type
+
+    @property
+    def asked_truncation(self) -> bool | None:
+        """None: the request says nothing."""
+        if isinstance(self.truncate, str):
+            return self.truncate != "NONE"
+        return self.truncate if self.truncate is not None else self.truncation
+
+    @property
+    def side(self) -> Side:
+        """Where an over-long text is cut."""
+        if self.truncate == "START":
+            return "left"
+        return "left" if self.truncation_direction in ("left", "Left") else "right"
