@@ -4,6 +4,7 @@ CheckpointError           the server does not start
 ├─ CheckpointNotFound     nothing there, nor on the hub
 ├─ ChecksumMismatch       a packaged file is not the published one
 └─ UnsupportedCheckpoint  there, but this server cannot run it faithfully
+UnknownPrompt             a request asks for a prompt that its model does not have
 InputError                one input of a request is at fault
 ├─ InputTooLong           more tokens than the model takes
 ├─ QueryTooLong           a query that leaves its documents no room
@@ -13,6 +14,8 @@ InputError                one input of a request is at fault
 
 Messages never contain the text of an input.
 """
+
+from collections.abc import Iterable
 
 
 class CheckpointError(Exception):
@@ -29,6 +32,16 @@ class ChecksumMismatch(CheckpointError):
 
 class UnsupportedCheckpoint(CheckpointError):
     """A checkpoint that says something this server does not do, or does not say enough."""
+
+
+class UnknownPrompt(Exception):
+    """`field` is the one of PromptChoice at fault; `choices` are what it may say, if anything."""
+
+    def __init__(self, field: str, choices: Iterable[str]) -> None:
+        self.field = field
+        self.choices = tuple(choices)
+        known = f"one of {', '.join(self.choices)}" if self.choices else "this model has none"
+        super().__init__(f"{field} is not known to the model: {known}")
 
 
 class InputError(Exception):

@@ -1,59 +1,124 @@
-"""What is known of model families besides their files: architectures, positions, prompts.
+"""What is known of model families besides their files: names, positions, templates, dtypes.
 
 The other half of each family, its layers, stands in `engine/families/` under the same key.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from checkpoint.spec import Task
+from checkpoint.rerank_template import QWEN3_RERANKER, RerankTemplate
 
 
 @dataclass(frozen=True)
 class Family:
-    """Architectures that share their layers, as config.json names them."""
+    """Architectures that share their layers, and where their config.json says what."""
 
     name: str
-    embed: tuple[str, ...]  # a bare encoder: its hidden states are pooled
-    score: tuple[str, ...]  # with a classification head over a query-document pair
-    positions_after_padding: bool = False  # the first position is pad_token_id + 1, not 0
+    model_types: tuple[str, ...]
+    embed: tuple[str, ...]  # an encoder, or one with another head: its hidden states are pooled
+    score: tuple[str, ...] = ()  # with a classification head over a query-document pair
+    masked_lm: tuple[str, ...] = ()  # with logits over the vocabulary, which SPLADE pools
+    causal_lm: tuple[str, ...] = ()  # with logits of the next token, which rerankers compare
+    templates: Mapping[str, RerankTemplate] = field(default_factory=dict)  # by causal_lm
+    hidden_size: tuple[str, ...] = ("hidden_size",)  # keys of config.json, the first that is there
+    positions: tuple[str, ...] = ("max_position_embeddings",)
+    most_positions: str | None = None  # a key: how far the operator may go beyond `positions`
+    first_position: int | None = 0  # of a learned table; None: pad_token_id + 1
+    # By model_type and dtype: what goes wrong there.
+    refused_dtypes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def task_of(self, architecture: str) -> Task | None:
-        if architecture in self.embed:
-            return "embed"
-        return "score" if architecture in self.score else None
+    @property
+    def pooled(self) -> tuple[str, ...]:
+        """Architectures whose hidden states can be pooled."""
+        return (*self.embed, *self.masked_lm, *self.causal_lm)
 
+
+_OVERFLOWS = {"float16": "its activations leave float16's range and the vectors become NaN"}
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
         Family(
-            name="bert",
-            embed=("BertModel",),
+            "bert",
+            model_types=("bert",),
+            embed=("BertModel", "BertForPreTraining"),
             score=("BertForSequenceClassification",),
+            masked_lm=("BertForMaskedLM",),
         ),
         Family(
-            name="roberta",
+            "roberta",
+            model_types=("roberta", "xlm-roberta", "camembert"),
             embed=("RobertaModel", "XLMRobertaModel", "CamembertModel"),
             score=(
                 "RobertaForSequenceClassification",
                 "XLMRobertaForSequenceClassification",
                 "CamembertForSequenceClassification",
             ),
-            positions_after_padding=True,
+            masked_lm=("RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"),
+            first_position=None,
+        ),
+        Family(
+            "distilbert",
+            model_types=("distilbert",),
+            embed=("DistilBertModel",),
+            score=("DistilBertForSequenceClassification",),
+            masked_lm=("DistilBertForMaskedLM",),
+            hidden_size=("dim",),
+        ),
+        Family(
+            "mpnet",
+            model_types=("mpnet",),
+            embed=("MPNetModel",),
+            masked_lm=("MPNetForMaskedLM",),
+            first_position=2,  # whatever pad_token_id says
+        ),
+        Family(
+            "nomic_bert",
+            model_types=("nomic_bert",),
+            embed=("NomicBertModel", "NomicBertForPreTraining"),
+            hidden_size=("hidden_size", "n_embd"),
+            positions=("max_trained_positions", "max_position_embeddings", "n_positions"),
+            most_positions="n_positions",
+        ),
+        Family(
+            "new",
+            model_types=("new", "gte"),
+            # gte-multilingual-base names the class that weighs tokens, and is pooled all the same.
+            embed=("NewModel", "NewForTokenClassification", "GteModel"),
+            score=("NewForSequenceClassification", "GteForSequenceClassification"),
+            masked_lm=("NewForMaskedLM",),
+        ),
+        Family(
+            "modernbert",
+            model_types=("modernbert",),
+            embed=("ModernBertModel",),
+            score=("ModernBertForSequenceClassification",),
+            masked_lm=("ModernBertForMaskedLM",),
+        ),
+        Family(
+            "llama",
+            model_types=("llama", "mistral", "qwen2", "qwen3"),
+            embed=("LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model"),
+            score=("Qwen2ForSequenceClassification", "Qwen3ForSequenceClassification"),
+            causal_lm=(
+                "LlamaForCausalLM",
+                "MistralForCausalLM",
+                "Qwen2ForCausalLM",
+                "Qwen3ForCausalLM",
+            ),
+            templates={"Qwen3ForCausalLM": QWEN3_RERANKER},
+        ),
+        Family(  # besides these, any of `llama` that says it is not causal
+            "llama_bidirectional",
+            model_types=("bidirectional_pplx_qwen3", "llama_bidirec"),
+            embed=("PPLXQwen3Model", "PPLXQwen3ContextualModel", "LlamaBidirectionalModel"),
+            refused_dtypes={"bidirectional_pplx_qwen3": _OVERFLOWS},
+        ),
+        Family(
+            "gemma3",
+            model_types=("gemma3_text",),
+            embed=("Gemma3TextModel",),
+            refused_dtypes={"gemma3_text": _OVERFLOWS},
         ),
     )
-}
-
-_E5 = {"query": "query: ", "passage": "passage: "}
-_SEARCH = {"query": "Represent this sentence for searching relevant passages: "}
-
-# Models whose repositories came without prompts, by the last element of the id in lower case.
-PROMPTS: Mapping[str, Mapping[str, str]] = {
-    **{f"e5-{size}": _E5 for size in ("small", "base", "large")},
-    **{f"e5-{size}-v2": _E5 for size in ("small", "base", "large")},
-    **{f"multilingual-e5-{size}": _E5 for size in ("small", "base", "large")},
-    **{f"bge-{size}-en-v1.5": _SEARCH for size in ("small", "base", "large")},
-    **{f"snowflake-arctic-embed-{size}": _SEARCH for size in ("xs", "s", "m", "l")},
-    "mxbai-embed-large-v1": _SEARCH,
 }

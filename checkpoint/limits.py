@@ -1,6 +1,6 @@
 """How many tokens a sequence may have, and which file or flag says so."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,7 @@ from typing import Any
 from checkpoint.errors import CheckpointError, UnsupportedCheckpoint
 from checkpoint.families import Family
 from checkpoint.json_file import read_object
-
-# sentence-transformers once named this file after the model's class; it still reads them all.
-SEQUENCE_CONFIGS = (
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_camembert_config.json",
-    "sentence_xlm-roberta_config.json",
-)
+from checkpoint.modules import SETTINGS_FILES
 
 
 @dataclass(frozen=True)
@@ -31,13 +24,19 @@ def token_limit(
 
     sentence_bert_config.json comes before tokenizer_config.json, as in sentence-transformers. The
     truncation in tokenizer.json is left over from training and says nothing (all-MiniLM-L6-v2:
-    128 there, 256 in fact). `max_input_tokens` replaces both, but no position is made up.
+    128 there, 256 in fact). `max_input_tokens` replaces both, but no position is made up. Rotated
+    positions have no table that ends; there the limit is the length the model was trained for.
     """
-    positions = _positions(directory, config, family)
+    where = directory / "config.json"
+    first = _first_position(where, config, family)
+    positions = _read_positions(where, config, family.positions) - first
+    if positions < 1:
+        raise UnsupportedCheckpoint(f"{where}: {family.positions[0]} leaves no position")
     if max_input_tokens is not None:
-        if not 1 <= max_input_tokens <= positions:
+        most = _most(where, config, family, positions)
+        if not 1 <= max_input_tokens <= most:
             raise CheckpointError(
-                f"--max-input-tokens {max_input_tokens}: {directory.name} has {positions} positions"
+                f"--max-input-tokens {max_input_tokens}: {directory.name} has {most} positions"
             )
         return TokenLimit(max_input_tokens, "--max-input-tokens")
     asked = _asked(directory)
@@ -46,32 +45,39 @@ def token_limit(
     return TokenLimit(positions, "config.json")
 
 
-def _positions(directory: Path, config: Mapping[str, Any], family: Family) -> int:
-    rows = config.get("max_position_embeddings")
-    offset = 0
-    if family.positions_after_padding:
-        padding = config.get("pad_token_id", 1)  # transformers' default
-        if type(padding) is not int:
-            raise UnsupportedCheckpoint(
-                f"{directory / 'config.json'}: pad_token_id {padding!r} gives no first position"
-            )
-        offset = padding + 1
-    if type(rows) is not int or rows <= offset:
-        raise UnsupportedCheckpoint(
-            f"{directory / 'config.json'}: max_position_embeddings {rows!r} leaves no position"
-        )
-    return rows - offset
+def _first_position(where: Path, config: Mapping[str, Any], family: Family) -> int:
+    if family.first_position is not None:
+        return family.first_position
+    padding = config.get("pad_token_id", 1)  # transformers' default
+    if type(padding) is not int:
+        raise UnsupportedCheckpoint(f"{where}: pad_token_id {padding!r} gives no first position")
+    return padding + 1
+
+
+def _read_positions(where: Path, config: Mapping[str, Any], keys: Sequence[str]) -> int:
+    key = next((key for key in keys if config.get(key) is not None), keys[0])
+    value = config.get(key)
+    if type(value) is not int or value < 1:
+        raise UnsupportedCheckpoint(f"{where}: {key} {value!r} leaves no position")
+    return value
+
+
+def _most(where: Path, config: Mapping[str, Any], family: Family, positions: int) -> int:
+    if family.most_positions is None or config.get(family.most_positions) is None:
+        return positions
+    return max(positions, _read_positions(where, config, [family.most_positions]))
 
 
 def _asked(directory: Path) -> TokenLimit | None:
-    for name, key in (
-        *((name, "max_seq_length") for name in SEQUENCE_CONFIGS),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
-        if not (directory / name).is_file():
-            continue
+    for name, tokens in _answers(directory):
         # "No limit" is written as null or as int(1e30): the positions are smaller than that.
-        tokens = read_object(directory / name).get(key)
         if isinstance(tokens, int | float) and tokens >= 1:
             return TokenLimit(int(tokens), name)
     return None
+
+
+def _answers(directory: Path) -> Iterator[tuple[str, Any]]:
+    keys = dict.fromkeys(SETTINGS_FILES, "max_seq_length")
+    for name, key in (*keys.items(), ("tokenizer_config.json", "model_max_length")):
+        if (directory / name).is_file():
+            yield name, read_object(directory / name).get(key)

@@ -29,7 +29,7 @@ class ModelSpec:
     revision: str
     aliases: tuple[str, ...] = ()
     matryoshka: tuple[int, ...] = ()  # sizes the model was trained to be cut to
-    pooling: Pooling | None = None  # None: the task is score
+    pooling: Pooling | None = None  # None: a score, by the head that the architecture has
     normalizes: bool = False  # the modules end in Normalize
     include_prompt: bool = True  # False: the prompt's tokens are left out of the pooling
     quantizer: Quantizer | None = None  # the model's own final quantizer
@@ -38,6 +38,7 @@ class ModelSpec:
     default_prompt: str | None = None  # a name in prompts
     template: str | None = None  # of an LLM reranker: {instruction}, {query}, {document}
     instruction: str | None = None  # what the template says where the request says nothing
+    score_tokens: tuple[int, int] | None = None  # ids whose logits' difference is the score
     token_input: TokenInput = "cl100k_decode"  # noqa: S105  tokens, not a secret
     dtype: str = "float32"  # what the engine computes in
     shard_tokens: int = 2048  # the most tokens a job may hold
@@ -53,6 +54,8 @@ class ModelSpec:
         values = {k: v for k, v in json.loads(data).items() if k in known}
         for name in ("aliases", "matryoshka"):
             values[name] = tuple(values.get(name, ()))
+        if values.get("score_tokens") is not None:
+            values["score_tokens"] = tuple(values["score_tokens"])
         if values.get("calibration") is not None:
             values["calibration"] = tuple((low, high) for low, high in values["calibration"])
         return cls(**values)

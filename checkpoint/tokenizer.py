@@ -1,7 +1,9 @@
 """Text to token ids: the ids the model was trained on."""
 
+import re
 from collections.abc import Sequence
 
+from checkpoint.characters import Side, cut
 from checkpoint.encoded import Encoded, Frame, pack
 from checkpoint.errors import (
     CheckpointError,
@@ -12,13 +14,18 @@ from checkpoint.errors import (
     QueryTooLong,
 )
 from checkpoint.layout import Run, read_layout
+from checkpoint.rerank_template import TemplatedQuery, template_parts
 from checkpoint.tokenizer_json import load_tokenizer
 
-__all__ = ["Encoded", "TextTokenizer"]
+__all__ = ["Encoded", "Side", "TextTokenizer"]
 
 
 class TextTokenizer:
-    """One model's tokenizer. Nothing changes once it is made: threads share it."""
+    """One model's tokenizer. Nothing changes once it is made: threads share it.
+
+    `side` of its methods is where an over-long text is cut, "right" at its end; a character of
+    several tokens goes as a whole (see `characters.cut`).
+    """
 
     def __init__(self, tokenizer_json: bytes, max_tokens: int, vocab_size: int) -> None:
         """Raises CheckpointError where tokenizer.json does not fit the model."""
@@ -27,23 +34,47 @@ class TextTokenizer:
         # BPE takes more than linear time on long unbroken words, so a text is measured first. 64
         # characters a token are more than any text has; the 1,024 are for tiny limits.
         self.max_characters = 64 * max_tokens + 1024
-        self._tokenizer = load_tokenizer(tokenizer_json, vocab_size)
+        loaded = load_tokenizer(tokenizer_json, vocab_size)
+        self._tokenizer = loaded.tokenizer
+        self._specials = loaded.specials
+        self._later_ids = loaded.later_ids
         self._single = read_layout(self._tokenizer, texts=1)
         self._pair = read_layout(self._tokenizer, texts=2)
         if self._single.specials >= max_tokens:
             raise CheckpointError(f"{max_tokens} tokens leave no room beside the special tokens")
 
-    def encode(self, texts: Sequence[str], *, prompt: str = "", truncate: bool = False) -> Encoded:
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        truncate: bool = False,
+        side: Side = "right",
+    ) -> Encoded:
         """`prompt + text` for each text, between the model's special tokens.
 
-        A text that is cut keeps the special token at its end. Raises InputTooLong (unless
-        `truncate`), EmptyInput or InvalidText.
+        A text that is cut keeps the special tokens around it; on the left it loses its prompt
+        first, as with transformers. Raises InputTooLong (unless `truncate`), EmptyInput or
+        InvalidText.
         """
         if prompt:
             texts = [prompt + text for text in texts]
         before, after = self._single.gaps
         frame = Frame(before, self._single.text_types[0], after)
-        return self._encode_within(frame, texts, truncate, self.max_tokens)
+        texts, shortened = self._measure(texts, truncate, side)
+        return self._pack_within(frame, self._tokenize(texts), shortened, truncate, side)
+
+    def prompt_tokens(self, prompt: str) -> int:
+        """How many tokens at the start of a sequence belong to its prompt.
+
+        As sentence-transformers counts them for models that leave them out of the pooling: the
+        prompt alone with its special tokens, less a special token at its end. Raises InputTooLong
+        or InvalidText.
+        """
+        if not prompt:
+            return 0
+        ids = self.encode([prompt]).input_ids
+        return int(ids.size) - (int(ids[-1]) in self._specials.values())
 
     def encode_pairs(
         self,
@@ -52,6 +83,7 @@ class TextTokenizer:
         *,
         truncate: bool = True,
         max_document_tokens: int | None = None,
+        side: Side = "right",
     ) -> Encoded:
         """The query with each document. Only documents are cut, never the query.
 
@@ -61,15 +93,57 @@ class TextTokenizer:
         """
         before, between, after = self._pair.gaps
         query_type, document_type = self._pair.text_types
-        query_ids = self._query_ids(query)
+        query_ids = tuple(self._query_ids(query))
         query_run = Run(query_ids, (query_type,) * len(query_ids))
         frame = Frame(before + query_run + between, document_type, after)
         if frame.tokens >= self.max_tokens:
             raise QueryTooLong(frame.tokens, self.max_tokens)
-        most = self.max_tokens if max_document_tokens is None else max_document_tokens
-        return self._encode_within(frame, documents, truncate, most)
+        documents, shortened = self._measure(documents, truncate, side)
+        rows = self._tokenize(documents)
+        if max_document_tokens is not None:
+            shortened.update(i for i, row in enumerate(rows) if len(row) > max_document_tokens)
+            rows = [self._cut(row, max_document_tokens, side) for row in rows]
+        return self._pack_within(frame, rows, shortened, truncate, side)
 
-    def check_native(self, ids: Sequence[Sequence[int]], *, truncate: bool = False) -> Encoded:
+    def encode_template(
+        self,
+        asked: TemplatedQuery,
+        documents: Sequence[str],
+        *,
+        truncate: bool = True,
+        max_document_tokens: int | None = None,
+        side: Side = "right",
+    ) -> Encoded:
+        """An LLM reranker's template around each document, tokenized as its authors do.
+
+        That is in three parts (see `template_parts`); the special tokens that surround a single
+        text are not put there, since a template names its own. Limits and errors are those of
+        `encode_pairs`.
+        """
+        parts = template_parts(asked.template)
+        head = parts.before_document(asked)
+        frame = Frame(self._template_run(parts.prefix), 0, self._template_run(parts.suffix))
+        least = frame.tokens + len(self._query_ids(head))
+        if least >= self.max_tokens:
+            raise QueryTooLong(least, self.max_tokens)
+        documents, shortened = self._measure(documents, truncate, side)
+        texts = [head + document for document in documents]
+        rows = self._tokenize(texts)
+        for index, row in enumerate(rows):
+            over = truncate and frame.tokens + len(row) > self.max_tokens
+            if not over and max_document_tokens is None:
+                continue
+            start = self._tokens_before(texts[index], len(head))
+            room = max(0, self.max_tokens - frame.tokens - start) if truncate else len(row)
+            most = room if max_document_tokens is None else min(room, max_document_tokens)
+            if len(row) - start > most:
+                rows[index] = [*row[:start], *self._cut(row[start:], most, side)]
+                shortened.add(index)
+        return self._pack_within(frame, rows, shortened, truncate, side)
+
+    def check_native(
+        self, ids: Sequence[Sequence[int]], *, truncate: bool = False, side: Side = "right"
+    ) -> Encoded:
         """Ids of this tokenizer, used as given: the caller has put the special tokens there.
 
         Raises InvalidTokenId for anything but ints in [0, vocab_size), InputTooLong (unless
@@ -79,30 +153,45 @@ class TextTokenizer:
             if row and not self._are_ids(row):
                 position = next(at for at, token in enumerate(row) if not self._are_ids([token]))
                 raise InvalidTokenId(index, position)
-        frame = Frame(Run(), 0, Run())
-        return self._pack_within(frame, ids, truncate, set())
+        return self._pack_within(Frame(Run(), 0, Run()), ids, set(), truncate, side)
 
     def _are_ids(self, row: Sequence[int]) -> bool:
         # By type, since a bool is an int to everything else.
         return set(map(type, row)) == {int} and min(row) >= 0 and max(row) < self.vocab_size
 
-    def _query_ids(self, query: str) -> tuple[int, ...]:
+    def _query_ids(self, query: str) -> Sequence[int]:
         if len(query) > self.max_characters:
             raise QueryTooLong(None, self.max_tokens)
         (ids,) = self._tokenize([query])
-        return tuple(ids)
+        return ids
 
-    def _encode_within(
-        self, frame: Frame, texts: Sequence[str], truncate: bool, max_text_tokens: int
-    ) -> Encoded:
-        shortened = {i for i, text in enumerate(texts) if len(text) > self.max_characters}
+    def _template_run(self, text: str) -> Run:
+        """The ids of text of a template, where the names of special tokens are special."""
+        names = sorted(self._specials, key=len, reverse=True)
+        ids: list[int] = []
+        for piece in re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]:
+            ids += (
+                [self._specials[piece]] if piece in self._specials else self._tokenize([piece])[0]
+            )
+        return Run(tuple(ids), (0,) * len(ids))
+
+    def _tokens_before(self, text: str, character: int) -> int:
+        """How many tokens of a text end before one of its characters begins."""
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return next((i for i, (_, end) in enumerate(offsets) if end > character), len(offsets))
+
+    def _measure(
+        self, texts: Sequence[str], truncate: bool, side: Side
+    ) -> tuple[list[str], set[int]]:
+        """Texts of a length that can be tokenized, and the places of those that were cut to it."""
+        most = self.max_characters
+        shortened = {i for i, text in enumerate(texts) if len(text) > most}
         if shortened and not truncate:
             raise InputTooLong(min(shortened), None, self.max_tokens)
-        rows = self._tokenize([text[: self.max_characters] for text in texts])
-        shortened.update(i for i, row in enumerate(rows) if len(row) > max_text_tokens)
-        return self._pack_within(frame, [r[:max_text_tokens] for r in rows], truncate, shortened)
+        kept = slice(-most, None) if side == "left" else slice(most)
+        return [text[kept] for text in texts], shortened
 
-    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+    def _tokenize(self, texts: list[str]) -> list[Sequence[int]]:
         """Ids without special tokens. Releases the GIL."""
         try:
             encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
@@ -111,8 +200,16 @@ class TextTokenizer:
             raise InvalidText(index) from None
         return [encoding.ids for encoding in encodings]
 
+    def _cut(self, row: Sequence[int], most: int, side: Side) -> Sequence[int]:
+        return cut(row, most, side, self._later_ids)
+
     def _pack_within(
-        self, frame: Frame, rows: Sequence[Sequence[int]], truncate: bool, shortened: set[int]
+        self,
+        frame: Frame,
+        rows: Sequence[Sequence[int]],
+        shortened: set[int],
+        truncate: bool,
+        side: Side,
     ) -> Encoded:
         room = self.max_tokens - frame.tokens
         over = {i for i, row in enumerate(rows) if len(row) > room}
@@ -121,7 +218,8 @@ class TextTokenizer:
             raise InputTooLong(index, len(rows[index]) + frame.tokens, self.max_tokens)
         if frame.tokens == 0 and not all(rows):
             raise EmptyInput(next(i for i, row in enumerate(rows) if not row))
-        return pack(frame, [row[:room] for row in rows], len(shortened | over))
+        cut_rows = [self._cut(row, room, side) for row in rows]
+        return pack(frame, cut_rows, len(shortened | over))
 
 
 def _is_unicode(text: str) -> bool:

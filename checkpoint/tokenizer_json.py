@@ -2,14 +2,23 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from checkpoint.characters import later_ids
 from checkpoint.errors import UnsupportedCheckpoint
 
 
-def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> Tokenizer:
+@dataclass(frozen=True, eq=False)
+class LoadedTokenizer:
+    tokenizer: Tokenizer  # to which the names of special tokens are text
+    specials: Mapping[str, int]  # their ids by name
+    later_ids: frozenset[int]  # of tokens that begin within a character
+
+
+def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> LoadedTokenizer:
     """Raises UnsupportedCheckpoint for a broken file, or ids that the model has no row for.
 
     A special token's name within a text is text (docs/decisions/0002-special-tokens-are-text.md).
@@ -17,6 +26,12 @@ def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> Tokenizer:
     try:
         parsed = json.loads(tokenizer_json)
         _check_ids(parsed, vocab_size)
+        specials = {
+            token["content"]: token["id"]
+            for token in parsed.get("added_tokens", ())
+            if token["special"]
+        }
+        later = later_ids(parsed)
         if parsed["model"].get("type") == "Unigram":
             _hide_special_pieces(parsed)
             tokenizer_json = json.dumps(parsed, ensure_ascii=False).encode()
@@ -30,7 +45,7 @@ def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True
-    return tokenizer
+    return LoadedTokenizer(tokenizer, specials, later)
 
 
 def _check_ids(parsed: Mapping[str, Any], vocab_size: int) -> None:
