@@ -1,6 +1,6 @@
 """Token ids in, vectors and scores out: `Engine.load`, then `step` after `step`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.heads.load import load_heads
 from engine.lazy import LazyTensor, ResolvedTensor, StepOutput
 from engine.packing import pack
 from engine.runtime import EngineConfig, Runtime, settle
-from engine.self_test import SelfTest, run_self_test
+from engine.self_test import SelfTest, Subject, run_self_test
 from engine.weights import Weights
 
 __all__ = ["Engine", "EngineConfig"]
@@ -90,9 +90,19 @@ class Engine:
             )
         )
 
-    def self_test(self) -> SelfTest:
-        """Compute fixed inputs together and alone. Raises SelfTestFailed if they differ."""
-        self._self_test = run_self_test(self.step, self.spec, self.dtype)
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What the model answers: what a batch may ask for."""
+        return tuple(self._heads)
+
+    def self_test(self, known_pairs: Sequence[Batch] = ()) -> SelfTest:
+        """Compute fixed inputs together and alone. Raises SelfTestFailed if they differ.
+
+        `known_pairs`, of a reranker: each batch is one query with several texts, the relevant one
+        first. Raises if all get the same score; a wrong order is part of the result.
+        """
+        subject = Subject(self.step, self.spec, self.dtype, self.kinds)
+        self._self_test = run_self_test(subject, known_pairs)
         return self._self_test
 
     def _check(self, batch: Batch) -> None:
@@ -113,10 +123,10 @@ class Engine:
             )
         if ids.min() < 0 or ids.max() >= embeddings.words.size(0):
             raise EngineError(f"a token id is not below {embeddings.words.size(0)}")
-        if types is not None and (types.size != ids.size or types.max() >= embeddings.types):
-            raise EngineError(f"type ids must be T values below {embeddings.types}")
         if batch.spans is not None:
             _check_spans(batch, batch.spans)
+        if types is not None and (types.size != ids.size or types.max() >= embeddings.types):
+            raise EngineError(f"type ids must be T values below {embeddings.types}")
 
 
 def _check_spans(batch: Batch, spans: NDArray[np.int32]) -> None:

@@ -1,4 +1,7 @@
-"""A few fixed inputs, computed together and alone: what differs is wrong for every user."""
+"""A few fixed inputs, computed together and alone: what differs is wrong for every user.
+
+A reranker is also given known pairs, because a lost head or template computes soundly, but nothing.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -8,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoint.spec import ModelSpec
-from engine.batch import Batch
+from engine.batch import Batch, Kind
 from engine.errors import SelfTestFailed
-from engine.lazy import LazyTensor
+from engine.lazy import LazyTensor, StepOutput
 
 Rows = NDArray[np.float32]
 Step = Callable[[Batch], LazyTensor]
@@ -27,6 +30,8 @@ _MAX_ABS_DIFF = {"float32": 2e-5}
 _MIN_COSINE = {"bfloat16": 0.9995}
 # A logit has no length to normalise by: the difference is relative to max(1, |logit|).
 _MAX_LOGIT_DIFF = {"float32": 1e-4, "bfloat16": 0.1}
+# A head that reads its input never gives a relevant and an irrelevant text logits this close.
+_MIN_SPREAD = 1e-4
 
 
 @dataclass(frozen=True)
@@ -36,21 +41,36 @@ class SelfTest:
     sequences: int
     max_abs_diff: float  # of normalised rows; of logits, over max(1, |logit|)
     min_cosine: float | None  # None for scores
+    ranks_known_pair: bool | None = None  # the relevant text above the others; None: not asked
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def run_self_test(step: Step, spec: ModelSpec, dtype: str) -> SelfTest:
-    """Raises SelfTestFailed, saying which limit was passed by how much."""
-    sequences = fixed_sequences(spec)
-    together = _rows(step, spec, sequences)
-    alone = np.concatenate([_rows(step, spec, [sequence]) for sequence in sequences])
-    if not (np.isfinite(together).all() and np.isfinite(alone).all()):
-        raise SelfTestFailed(f"{spec.id}: a row of the self-test is not finite")
-    if spec.task == "score":
-        return _compare_logits(together, alone, dtype)
-    return _compare_vectors(together, alone, dtype)
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is tested."""
+
+    step: Step
+    spec: ModelSpec
+    dtype: str
+    kinds: Sequence[Kind]  # that it answers
+
+
+def run_self_test(subject: Subject, known_pairs: Sequence[Batch] = ()) -> SelfTest:
+    """The worst of all kinds. Raises SelfTestFailed, saying which limit was passed by how much.
+
+    Each batch of `known_pairs` is one query with several texts, the relevant one first.
+    """
+    sequences = fixed_sequences(subject.spec)
+    compared = [_compare(subject, kind, sequences) for kind in subject.kinds]
+    cosines = [cosine for _, cosine in compared if cosine is not None]
+    return SelfTest(
+        len(sequences),
+        max(difference for difference, _ in compared),
+        min(cosines, default=None),
+        _ranks(subject, known_pairs) if known_pairs else None,
+    )
 
 
 def fixed_sequences(spec: ModelSpec) -> list[NDArray[np.int32]]:
@@ -67,35 +87,73 @@ def fixed_sequences(spec: ModelSpec) -> list[NDArray[np.int32]]:
     ]
 
 
-def _rows(step: Step, spec: ModelSpec, sequences: Sequence[NDArray[np.int32]]) -> Rows:
+def _compare(
+    subject: Subject, kind: Kind, sequences: Sequence[NDArray[np.int32]]
+) -> tuple[float, float | None]:
+    """The largest difference and the least cosine of rows together and alone."""
+    together = _rows(subject, kind, sequences)
+    alone = np.concatenate([_rows(subject, kind, [sequence]) for sequence in sequences])
+    if kind == "score":
+        return _compare_logits(together, alone, subject.dtype), None
+    return _compare_vectors(together, alone, subject.dtype)
+
+
+def _rows(subject: Subject, kind: Kind, sequences: Sequence[NDArray[np.int32]]) -> Rows:
     lengths = np.array([sequence.size for sequence in sequences], dtype=np.int32)
-    return step(Batch(spec.task, np.concatenate(sequences), lengths)).wait().rows
+    output = _output(subject, Batch(kind, np.concatenate(sequences), lengths))
+    if output.indices is None or output.row_offsets is None:
+        return output.rows
+    rows = np.zeros((len(sequences), subject.spec.vocab_size), dtype=np.float32)
+    owners = np.repeat(np.arange(len(sequences)), np.diff(output.row_offsets))
+    rows[owners, output.indices] = output.rows[:, 0]
+    return rows
 
 
-def _compare_logits(together: Rows, alone: Rows, dtype: str) -> SelfTest:
+def _output(subject: Subject, batch: Batch) -> StepOutput:
+    output = subject.step(batch).wait()
+    if not output.finite.all():
+        raise SelfTestFailed(f"{subject.spec.id}: a row of the self-test is not finite")
+    return output
+
+
+def _compare_logits(together: Rows, alone: Rows, dtype: str) -> float:
     difference = float((np.abs(together - alone) / np.maximum(1, np.abs(alone))).max())
     _hold(
         difference <= _MAX_LOGIT_DIFF[dtype], "logits differ by", difference, _MAX_LOGIT_DIFF[dtype]
     )
-    return SelfTest(len(alone), difference, None)
+    return difference
 
 
-def _compare_vectors(together: Rows, alone: Rows, dtype: str) -> SelfTest:
+def _compare_vectors(together: Rows, alone: Rows, dtype: str) -> tuple[float, float]:
     units, others = _normalised(together), _normalised(alone)
     difference = float(np.abs(units - others).max())
-    cosine = float((units * others).sum(axis=1).min())
+    cosine = float(1 - ((units - others) ** 2).sum(axis=1).max() / 2)  # of unit rows
     if dtype in _MAX_ABS_DIFF:
         _hold(
             difference <= _MAX_ABS_DIFF[dtype], "rows differ by", difference, _MAX_ABS_DIFF[dtype]
         )
     if dtype in _MIN_COSINE:
         _hold(cosine >= _MIN_COSINE[dtype], "rows have a cosine of", cosine, _MIN_COSINE[dtype])
-    return SelfTest(len(alone), difference, cosine)
+    return difference, cosine
+
+
+def _ranks(subject: Subject, known_pairs: Sequence[Batch]) -> bool:
+    """Whether each relevant text is above the others of its query."""
+    scores = [_output(subject, batch).rows[:, 0] for batch in known_pairs]
+    spread = float(np.ptp(np.concatenate(scores)))
+    if spread < _MIN_SPREAD:
+        raise SelfTestFailed(
+            f"{subject.spec.id}: every pair gets the same score, within {spread:.1e}: "
+            "a lost head or template"
+        )
+    return all(bool((texts[0] > texts[1:]).all()) for texts in scores)
 
 
 def _normalised(rows: Rows) -> NDArray[np.float64]:
+    """Of unit length; a row of zeros, which a sparse vector may be, stays one."""
     wide = rows.astype(np.float64)
-    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    return wide / np.where(lengths > 0, lengths, 1)
 
 
 def _hold(holds: bool, what: str, measured: float, limit: float) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sequences import batch_of, cosines, normalised, random_sequences, rows_of
 from tiny_checkpoint import TinyCheckpoint
 
-from engine.batch import Batch
+from engine.batch import Batch, Kind
 from engine.engine import Engine, EngineConfig
 from engine.errors import EngineError
 from engine.packing import pack
@@ -102,6 +102,11 @@ def ints(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int32)
 
 
+def spanned(*spans: tuple[int, int, int], kind: Kind = "embed") -> Batch:
+    array = np.array(spans, np.int32).reshape(-1, 3)
+    return Batch(kind, ints(1, 2, 3, 4, 5), ints(2, 3), spans=array)
+
+
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
@@ -114,6 +119,14 @@ def ints(*values: int) -> np.ndarray:
         (Batch("embed", np.ones(321, np.int32), ints(321)), "321 tokens; tiny has 320 positions"),
         (Batch("embed", ints(1, 2), ints(2), np.array([0, 2], np.uint8)), "below 2"),
         (Batch("embed", ints(1, 2), ints(2), np.array([0], np.uint8)), "T values"),
+        (spanned((0, 0, 1)), "every sequence of a batch with spans needs one"),
+        (spanned((0, 0, 1), (1, 0, 1), (2, 0, 1)), "there are no others"),
+        (spanned((-1, 0, 1), (0, 0, 1), (1, 0, 1)), "there are no others"),
+        (spanned((1, 0, 1), (0, 0, 1)), "sorted by their sequence"),
+        (spanned((0, 0, 1), (1, 1, 1)), "a span is empty"),
+        (spanned((0, -1, 1), (1, 0, 1)), "leaves its sequence"),
+        (spanned((0, 0, 3), (1, 0, 1)), "leaves its sequence"),
+        (Batch("embed", ints(1), ints(1), spans=ints(0, 0, 1)), r"shape \[S, 3\], not \[3\]"),
     ],
 )
 def test_batch_that_the_model_cannot_run_is_refused(
