@@ -19,6 +19,7 @@ _HIDDEN: Mapping[str, Activation] = {
     "gelu_new": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,
     "relu": F.relu,
+    "silu": F.silu,
 }
 
 # The last part of a class path such as torch.nn.modules.activation.Tanh; None: the identity.

@@ -1,5 +1,6 @@
 """Ragged attention: each sequence attends to itself, none is padded."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -9,11 +10,53 @@ from torch import Tensor
 from engine.packing import Packed
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionSpec:
+    """What a layer's attention computes. Consecutive query heads share one of keys and values."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float  # of the products of queries and keys
+    causal: bool = False  # a token sees none behind it
+    window: int | None = None  # the farthest token that is seen, to each side; None: all are
+    bias: Tensor | None = None  # [heads, 2 · r + 1]: added at distances -r to r, and at r beyond
+
+    def masks(self, tokens: int) -> bool:
+        """Whether anything is added to the scores of a sequence of so many tokens."""
+        windowed = self.window is not None and self.window < tokens - 1
+        return self.bias is not None or windowed or (self.causal and tokens > 1)
+
+    def seen(self, rows: range, tokens: int) -> range:
+        """The keys that a query of `rows` sees, in a sequence of so many tokens."""
+        first = 0 if self.window is None else max(0, rows.start - self.window)
+        if self.causal:
+            return range(first, rows.stop)
+        return range(first, tokens if self.window is None else min(tokens, rows.stop + self.window))
+
+    def added(self, distance: Tensor) -> Tensor:
+        """What is added to scaled scores: -inf where nothing is seen.
+
+        `distance` is key - query, of any shape: [...] -> [...], or [heads, ...] with a bias.
+        """
+        if self.bias is None:
+            added = torch.zeros(distance.shape)
+        else:
+            reach = self.bias.size(1) // 2
+            added = self.bias[:, distance.clamp(-reach, reach) + reach]
+        unseen = distance > 0 if self.causal else torch.zeros_like(distance, dtype=torch.bool)
+        if self.window is not None:
+            unseen = unseen | (distance.abs() > self.window)
+        return added.masked_fill(unseen, -torch.inf)
+
+
 class Attention(Protocol):
+    """Has no weights: layers with the same specification share one."""
+
     name: str  # as the runtime reports it
 
-    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
-        """[T, 3H], a token's queries, keys and values side by side, -> [T, H]."""
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, packed: Packed) -> Tensor:
+        """[T, heads, D] and twice [T, kv_heads, D], views into one product, -> [T, heads · D]."""
         ...
 
 
@@ -22,97 +65,35 @@ class SequenceAttention:
 
     name = "sequence"
 
-    def __init__(self, heads: int, head_dim: int) -> None:
-        self._shape = (3, heads, head_dim)
+    def __init__(self, spec: AttentionSpec) -> None:
+        self._spec = spec
 
-    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
-        q, k, v = qkv.view(-1, *self._shape).permute(1, 2, 0, 3)  # [heads, T, head_dim] each
-        attended = torch.empty_like(v)
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, packed: Packed) -> Tensor:
+        attended = q.new_empty(q.shape)
         start = 0
         for sequences, tokens in packed.groups:
+            mask = self._mask(tokens, q.dtype)
             for _ in range(sequences):
                 rows = slice(start, start + tokens)
-                attended[:, rows] = F.scaled_dot_product_attention(
-                    q[:, rows], k[:, rows], v[:, rows]
-                )
+                attended[rows] = F.scaled_dot_product_attention(
+                    q[rows].transpose(0, 1),  # [heads, tokens, D]
+                    k[rows].transpose(0, 1),
+                    v[rows].transpose(0, 1),
+                    attn_mask=mask,
+                    scale=self._spec.scale,
+                    enable_gqa=self._spec.kv_heads < self._spec.heads,
+                ).transpose(0, 1)
                 start += tokens
-        attended[:, start:] = v[:, start:]  # a dummy token attends to itself alone
-        return attended.transpose(0, 1).flatten(1)  # [T, H]
+        attend_to_themselves(attended[start:], v[start:])
+        return attended.flatten(1)
+
+    def _mask(self, tokens: int, dtype: torch.dtype) -> Tensor | None:
+        if not self._spec.masks(tokens):
+            return None
+        positions = torch.arange(tokens)
+        return self._spec.added(positions - positions[:, None]).to(dtype)
 
 
-# Scores computed at a time: 8 MiB of bfloat16, of which a core's share still is in cache when the
-# softmax and the second product read it. 12 heads of 512 tokens fit in.
-_MAX_SCORES = 1 << 22
-# From here on two batched products and a softmax are faster than SDPA: 1.0 to 1.1 times in float32,
-# 2.2 times in bfloat16 (512 tokens), whose products cost 50 µs a call however small they are.
-_PRODUCTS_FROM_TOKENS = 64
-
-
-class Scratch:
-    """The memory of the scores, kept from call to call and shared by all layers, which run in turn.
-
-    Fresh memory of this size comes as pages that are zeroed first: at 512 tokens that takes longer
-    than the products.
-    """
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        self._memory = torch.empty(0, dtype=dtype)
-
-    def take(self, *shape: int) -> Tensor:
-        size = torch.Size(shape).numel()
-        if self._memory.numel() < size:
-            self._memory = torch.empty(size, dtype=self._memory.dtype)
-        return self._memory[:size].view(shape)
-
-
-class GroupAttention:
-    """All sequences of one length at once: SDPA for short ones, batched products for the others.
-
-    Products keep their scores in the dtype of the tokens. In bfloat16 that adds nothing to the
-    error of rounded queries and keys: MiniLM's least cosine to float32 is 0.99992 with either.
-    """
-
-    name = "grouped"
-
-    def __init__(self, heads: int, head_dim: int, scratch: Scratch) -> None:
-        self._heads, self._head_dim, self._scratch = heads, head_dim, scratch
-        self._scale: float = head_dim**-0.5
-
-    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
-        width = self._heads * self._head_dim
-        attended = qkv.new_empty(qkv.size(0), width)
-        start = 0
-        for sequences, tokens in packed.groups:
-            end = start + sequences * tokens
-            shape = (sequences, tokens, 3, self._heads, self._head_dim)
-            group = qkv[start:end].view(shape).permute(2, 0, 3, 1, 4)
-            attended[start:end].view(sequences, tokens, self._heads, -1).copy_(
-                self._attend(group).transpose(1, 2)
-            )
-            start = end
-        if packed.padded_tokens:
-            attended[start:] = qkv[start:, 2 * width :]  # a dummy token attends to itself alone
-        return attended
-
-    def _attend(self, group: Tensor) -> Tensor:
-        """[3, sequences, heads, tokens, head_dim] -> [sequences, heads, tokens, head_dim]."""
-        _, sequences, _, tokens, _ = group.shape
-        batched = tokens if group.dtype == torch.float32 else sequences * tokens
-        if batched < _PRODUCTS_FROM_TOKENS:
-            return F.scaled_dot_product_attention(*group)
-        q, k, v = group.reshape(3, -1, tokens, self._head_dim)
-        return self._products(q, k.mT, v).view(group.shape[1:])
-
-    def _products(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(q · k / √head_dim) · v; q, v: [matrices, tokens, head_dim], k transposed."""
-        matrices, tokens, _ = q.shape
-        attended = torch.empty_like(v)
-        step = min(tokens, max(1, _MAX_SCORES // (matrices * tokens)))  # query rows at a time
-        for first in range(0, tokens, step):
-            rows = slice(first, min(first + step, tokens))
-            scores = self._scratch.take(matrices, rows.stop - first, tokens)
-            # beta=0: what the memory held before is not read.
-            torch.baddbmm(scores, q[:, rows], k, beta=0, alpha=self._scale, out=scores)
-            torch.softmax(scores, -1, out=scores)
-            torch.bmm(scores, v, out=attended[:, rows])
-        return attended
+def attend_to_themselves(attended: Tensor, v: Tensor) -> None:
+    """A dummy token sees itself alone. [tokens, heads, D], [tokens, kv_heads, D]"""
+    attended.copy_(v.repeat_interleave(attended.size(1) // v.size(1), 1))

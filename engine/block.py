@@ -1,41 +1,98 @@
-"""One transformer layer over packed tokens."""
+"""One transformer layer over packed tokens: the same for every family."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
-import torch.nn.functional as F
 from torch import Tensor
 
+from engine.activation import Activation
 from engine.attention import Attention
 from engine.linear import Linear
+from engine.norm import Norm
 from engine.packing import Packed
+from engine.rotary import RotaryTable, Rotation
 
 
-class LayerNorm:
-    """Its statistics are computed in float32 whatever the dtype of the tokens."""
+@dataclass(frozen=True, eq=False, slots=True)
+class SelfAttention:
+    qkv: Linear  # one product for queries, keys and values
+    heads: int
+    kv_heads: int
+    attend: Attention
+    output: Linear
+    qk_norm: Norm | None = None  # over each head of queries and keys
+    rotary: RotaryTable | None = None  # None: the embeddings have the positions
 
-    __slots__ = ("_bias", "_eps", "_shape", "_weight")
+    def __call__(self, x: Tensor, packed: Packed, rotation: Rotation | None) -> Tensor:
+        qkv = self.qkv(x).view(x.size(0), self.heads + 2 * self.kv_heads, -1)
+        turned = self.heads + self.kv_heads
+        qk, v = qkv[:, :turned], qkv[:, turned:]
+        if self.qk_norm is not None:
+            qk = self.qk_norm(qk)
+        if rotation is not None:
+            qk = rotation(qk)
+        attended = self.attend(qk[:, : self.heads], qk[:, self.heads :], v, packed)
+        return self.output(attended)
 
-    def __init__(self, weight: Tensor, bias: Tensor, eps: float) -> None:
-        self._weight, self._bias, self._eps = weight, bias, eps
-        self._shape = tuple(weight.shape)
+
+class Mlp(Protocol):
+    def __call__(self, x: Tensor) -> Tensor:  # [T, H] -> [T, H]
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlainMlp:
+    up: Linear  # the activation is its own
+    down: Linear
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
+        return self.down(self.up(x))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GatedMlp:
+    """GLU and its kin (arXiv:2002.05202)."""
+
+    gate_up: Linear  # one product: first the half that the activation is applied to
+    activation: Activation
+    down: Linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, -1)
+        return self.down(self.activation(gate).mul_(up))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Residual:
+    """x + f(x) and its norms: `sum` in a post-norm block, `before` in a pre-norm one, `before` and
+    `behind` in a sandwich.
+    """
+
+    before: Norm | None = None  # of what f is given
+    behind: Norm | None = None  # of what it returns
+    sum: Norm | None = None
+
+    def enter(self, hidden: Tensor) -> Tensor:
+        return hidden if self.before is None else self.before(hidden)
+
+    def leave(self, branch: Tensor, hidden: Tensor) -> Tensor:
+        if self.behind is not None:
+            branch = self.behind(branch)
+        total = branch.add_(hidden)
+        return total if self.sum is None else self.sum(total)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """Attention, then the MLP; each is added to its input and the sum normalised."""
+    """Attention, then the MLP; each is added to its input."""
 
-    qkv: Linear  # one product for queries, keys and values
-    attention: Attention
-    attention_output: Linear
-    attention_norm: LayerNorm
-    mlp_up: Linear  # the activation is its own
-    mlp_down: Linear
-    mlp_norm: LayerNorm
+    attention: SelfAttention
+    attention_residual: Residual
+    mlp: Mlp
+    mlp_residual: Residual
 
-    def __call__(self, hidden: Tensor, packed: Packed) -> Tensor:  # [T, H] -> [T, H]
-        attended = self.attention(self.qkv(hidden), packed)
-        hidden = self.attention_norm(self.attention_output(attended).add_(hidden))
-        return self.mlp_norm(self.mlp_down(self.mlp_up(hidden)).add_(hidden))
+    def __call__(self, hidden: Tensor, packed: Packed, rotation: Rotation | None) -> Tensor:
+        """[T, H] -> [T, H]; `rotation` is that of this layer's table."""
+        attended = self.attention(self.attention_residual.enter(hidden), packed, rotation)
+        hidden = self.attention_residual.leave(attended, hidden)
+        return self.mlp_residual.leave(self.mlp(self.mlp_residual.enter(hidden)), hidden)

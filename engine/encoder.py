@@ -6,39 +6,51 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.block import Block, LayerNorm
+from engine.block import Block
+from engine.norm import Norm
 from engine.packing import Packed
+from engine.rotary import RotaryTable
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Word + position + token type, normalised."""
+    """Words, what is added for positions and token types, and a norm where the family has one."""
 
     words: Tensor  # [vocabulary, H]
-    positions: Tensor  # [types · positions, H]: position + type, added once at load
-    max_positions: int  # the longest sequence the table has rows for
-    norm: LayerNorm
-
-    @property
-    def types(self) -> int:
-        return self.positions.size(0) // self.max_positions
+    max_positions: int  # the longest sequence
+    types: int = 0  # token types told apart; 0: they are ignored
+    positions: Tensor | None = None  # [types · max_positions, H]: position + type, summed at load
+    type_rows: Tensor | None = None  # [types, H], of a model whose positions are rotations
+    norm: Norm | None = None
 
     def __call__(self, packed: Packed) -> Tensor:  # [T, H]
-        index = packed.position_ids
-        if packed.type_ids is not None:
-            index = index + packed.type_ids * self.max_positions
-        return self.norm(
-            F.embedding(packed.input_ids, self.words).add_(F.embedding(index, self.positions))
-        )
+        hidden = F.embedding(packed.input_ids, self.words)
+        types = packed.type_ids if self.types else None
+        if self.positions is not None:
+            index = packed.position_ids
+            if types is not None:
+                index = index + types * self.max_positions
+            hidden.add_(F.embedding(index, self.positions))
+        elif self.type_rows is not None:
+            rows = self.type_rows
+            hidden.add_(rows[0] if types is None else F.embedding(types, rows))
+        return hidden if self.norm is None else self.norm(hidden)
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
     embeddings: Embeddings
     blocks: Sequence[Block]
+    norm: Norm | None = None  # of the last block's hidden states
 
     def __call__(self, packed: Packed) -> Tensor:  # [T, H]
         hidden = self.embeddings(packed)
+        rotations = {table: table.at(packed.position_ids) for table in self._tables()}
         for block in self.blocks:
-            hidden = block(hidden, packed)
-        return hidden
+            table = block.attention.rotary
+            hidden = block(hidden, packed, None if table is None else rotations[table])
+        return hidden if self.norm is None else self.norm(hidden)
+
+    def _tables(self) -> set[RotaryTable]:
+        tables = (block.attention.rotary for block in self.blocks)
+        return {table for table in tables if table is not None}

@@ -49,7 +49,7 @@ class Engine:
         width = encoder.embeddings.words.size(1)
         backbone = Backbone(files.config, weights, runtime.kernels, width)
         heads = load_heads(spec, files, family, backbone)
-        for prefix in family.unused:
+        for prefix in family.leftovers(files.config):
             weights.ignore(prefix)
         weights.finish()
         return cls(spec, runtime, encoder, heads)
@@ -59,7 +59,7 @@ class Engine:
         """What computes, as `/v1/models` shows it. JSON-able."""
         return {
             "device": self.device,
-            "attention": self._encoder.blocks[0].attention.name,
+            "attention": self._encoder.blocks[0].attention.attend.name,
             "kernels": self._kernels.name,
             "dtype": self.dtype,
             "self_test": None if self._self_test is None else self._self_test.to_dict(),
@@ -125,7 +125,10 @@ class Engine:
             raise EngineError(f"a token id is not below {embeddings.words.size(0)}")
         if batch.spans is not None:
             _check_spans(batch, batch.spans)
-        if types is not None and (types.size != ids.size or types.max() >= embeddings.types):
+        # A model without types ignores them: its tokenizer may number the texts of a pair.
+        if types is not None and (
+            types.size != ids.size or (embeddings.types and types.max() >= embeddings.types)
+        ):
             raise EngineError(f"type ids must be T values below {embeddings.types}")
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.activation import hidden_activation
-from engine.attention import Attention, GroupAttention, Scratch, SequenceAttention
+from engine.attention import Attention, AttentionSpec, SequenceAttention
+from engine.group_attention import GroupAttention, Scratch
 from engine.linear import Linear, OneDnnLinear, PlainLinear
 from engine.packing import Bucket
 
@@ -25,7 +26,7 @@ class Kernels:
     name: str  # as the runtime reports it
     dtype: torch.dtype  # of weights and tokens
     linear: MakeLinear
-    attention: Callable[[int, int], Attention]  # (heads, head_dim)
+    attention: Callable[[AttentionSpec], Attention]
     bucket: Bucket
 
 
@@ -51,7 +52,7 @@ def onednn_kernels(dtype: torch.dtype, max_tokens: int) -> Kernels:
         bias = None if bias is None else bias.to(dtype)
         return OneDnnLinear(weight.to(dtype), bias, hidden_act, max_tokens)
 
-    attention = partial(GroupAttention, scratch=Scratch(dtype))
+    attention = partial(GroupAttention, scratch=Scratch(dtype), dtype=dtype)
     return Kernels("onednn", dtype, linear, attention, onednn_bucket)
 
 

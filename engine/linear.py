@@ -49,6 +49,7 @@ class OneDnnLinear:
         "gelu_new": ("gelu", "tanh"),
         "gelu_pytorch_tanh": ("gelu", "tanh"),
         "relu": ("relu", ""),
+        "silu": ("swish", ""),
     }
 
     def __init__(

@@ -128,7 +128,7 @@ def test_file_that_is_no_safetensors_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"hidden_act": "silu"}, "hidden_act 'silu' is not known"),
+        ({"hidden_act": "mish"}, "hidden_act 'mish' is not known"),
         ({"position_embedding_type": "relative_key"}, "'relative_key' is not known"),
         ({"is_decoder": True}, "is_decoder"),
         ({"num_attention_heads": 5}, "no multiple of 5 heads"),

@@ -1,0 +1,187 @@
+"""From shape, names and tensors to an encoder: the one loader of all families."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from engine.activation import hidden_activation
+from engine.attention import Attention, AttentionSpec
+from engine.block import Block, GatedMlp, Mlp, PlainMlp, Residual, SelfAttention
+from engine.encoder import Embeddings, Encoder
+from engine.families.names import Names, NormNames
+from engine.families.relative_bias import bias_by_distance
+from engine.families.shape import Config, Layer, Shape
+from engine.kernels import Kernels
+from engine.norm import LayerNorm, Norm, RmsNorm
+from engine.rotary import RotaryTable
+from engine.weights import Weights
+
+LoadEncoder = Callable[[Config, Weights, Kernels], Encoder]
+
+
+def encoder_loader(read_shape: Callable[[Config], Shape], *spellings: Names) -> LoadEncoder:
+    """`spellings`: names that the family's tensors may have; the first by default."""
+
+    def load_encoder(config: Config, weights: Weights, kernels: Kernels) -> Encoder:
+        names = next((names for names in spellings if names.are_of(weights)), spellings[0])
+        return _Loader(read_shape(config), names, weights, kernels).encoder()
+
+    return load_encoder
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """Takes tensor by tensor, so that of a large model no second copy is held."""
+
+    shape: Shape
+    names: Names
+    weights: Weights
+    kernels: Kernels
+    attentions: dict[Layer, Attention] = field(default_factory=dict)
+    tables: dict[Layer, RotaryTable] = field(default_factory=dict)
+
+    def encoder(self) -> Encoder:
+        embeddings = self.embeddings()
+        bias = self.relative_bias()
+        for layer in set(self.shape.layers):
+            self.attentions[layer] = self.kernels.attention(self.attention_spec(layer, bias))
+            if layer.rope is not None:
+                frequencies = layer.rope.frequencies(self.shape.head_dim)
+                self.tables[layer] = RotaryTable(
+                    frequencies, self.shape.max_positions, self.kernels.dtype
+                )
+        blocks = [self.block(index, layer) for index, layer in enumerate(self.shape.layers)]
+        return Encoder(embeddings, blocks, self.norm(self.names.final_norm))
+
+    def embeddings(self) -> Embeddings:
+        shape, names = self.shape, self.names
+        words = self.weights.take(f"{names.words}.weight", shape.vocabulary, shape.width)
+        types = None
+        if names.types is not None and shape.types:
+            types = self.weights.take(f"{names.types}.weight", shape.types, shape.width)
+        positions = None
+        if names.positions is not None:
+            rows = shape.first_position + shape.max_positions
+            positions = self.weights.take(f"{names.positions}.weight", rows, shape.width)
+            positions = positions[shape.first_position :]
+            if types is not None:
+                positions = (types[:, None] + positions).flatten(0, 1)
+        return Embeddings(
+            words=self.cast(words if shape.embedding_scale == 1 else words * shape.embedding_scale),
+            max_positions=shape.max_positions,
+            types=shape.types,
+            positions=None if positions is None else self.cast(positions),
+            type_rows=None if types is None else self.cast(types),
+            norm=self.norm(names.embedding_norm),
+        )
+
+    def relative_bias(self) -> Tensor | None:
+        if self.names.relative_bias is None:
+            return None
+        table = self.weights.take(f"{self.names.relative_bias}.weight", -1, self.shape.heads)
+        return bias_by_distance(table)
+
+    def attention_spec(self, layer: Layer, bias: Tensor | None) -> AttentionSpec:
+        shape = self.shape
+        return AttentionSpec(
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            scale=shape.head_dim**-0.5 if shape.scale is None else shape.scale,
+            causal=layer.causal,
+            window=layer.window,
+            bias=bias,
+        )
+
+    def block(self, index: int, layer: Layer) -> Block:
+        name = self.names.layer.format(index)
+        first_unnormed = index == 0 and not self.shape.norms_first_attention
+        attention_norms = NormNames() if first_unnormed else self.names.attention_norms
+        return Block(
+            attention=self.attention(name, layer),
+            attention_residual=self.residual(name, attention_norms),
+            mlp=self.mlp(name),
+            mlp_residual=self.residual(name, self.names.mlp_norms),
+        )
+
+    def attention(self, name: str, layer: Layer) -> SelfAttention:
+        shape, names, biases = self.shape, self.names, self.shape.biases
+        attended, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        qkv = [f"{name}.{part}" for part in names.qkv]
+        output = [f"{name}.{names.attention_output}"]
+        linear = self.kernels.linear
+        return SelfAttention(
+            qkv=linear(*self.stacked(qkv, (attended, shared, shared), shape.width, biases.qkv)),
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            attend=self.attentions[layer],
+            output=linear(*self.stacked(output, (shape.width,), attended, biases.attention_output)),
+            qk_norm=self.qk_norm(name),
+            rotary=self.tables.get(layer),
+        )
+
+    def mlp(self, name: str) -> Mlp:
+        shape, names, biases = self.shape, self.names, self.shape.biases
+        inner, linear = shape.mlp_width, self.kernels.linear
+        outer = [f"{name}.{part}" for part in names.mlp_in]
+        down = self.stacked([f"{name}.{names.mlp_out}"], (shape.width,), inner, biases.mlp_out)
+        if not shape.gated:
+            up = self.stacked(outer, (inner,), shape.width, biases.mlp_in)
+            return PlainMlp(linear(*up, shape.hidden_act), linear(*down))
+        weight, bias = self.stacked(outer, (inner, inner), shape.width, biases.mlp_in)
+        if names.up_first:
+            weight = weight.roll(inner, 0)
+            bias = None if bias is None else bias.roll(inner, 0)
+        return GatedMlp(linear(weight, bias), hidden_activation(shape.hidden_act), linear(*down))
+
+    def stacked(
+        self, names: Sequence[str], outputs: Sequence[int], inputs: int, bias: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Weights and biases of layers with one input, which may be one tensor already."""
+        if len(names) == 1:
+            outputs = [sum(outputs)]
+        shapes = list(zip(names, outputs, strict=True))
+        weight = _joined([self.weights.take(f"{name}.weight", n, inputs) for name, n in shapes])
+        if not bias:
+            return weight, None
+        return weight, _joined([self.weights.take(f"{name}.bias", n) for name, n in shapes])
+
+    def qk_norm(self, name: str) -> Norm | None:
+        shape = self.shape
+        if not shape.qk_norm or self.names.qk_norms is None:
+            return None
+        queries, keys = (
+            self.norm_weight(f"{name}.{norm}", shape.head_dim) for norm in self.names.qk_norms
+        )
+        weight = torch.cat([queries.expand(shape.heads, -1), keys.expand(shape.kv_heads, -1)])
+        return RmsNorm(weight, shape.eps)
+
+    def residual(self, name: str, norms: NormNames) -> Residual:
+        before, behind, total = (
+            self.norm(None if norm is None else f"{name}.{norm}")
+            for norm in (norms.before, norms.behind, norms.sum)
+        )
+        return Residual(before, behind, total)
+
+    def norm(self, name: str | None) -> Norm | None:
+        if name is None:
+            return None
+        width, eps = self.shape.width, self.shape.eps
+        weight = self.norm_weight(name, width)
+        if self.shape.norm != "layer":
+            return RmsNorm(weight, eps)
+        bias = self.weights.take(f"{name}.bias", width) if self.shape.biases.norm else None
+        return LayerNorm(self.cast(weight), None if bias is None else self.cast(bias), eps)
+
+    def norm_weight(self, name: str, width: int) -> Tensor:
+        weight = self.weights.take(f"{name}.weight", width)
+        return weight + 1 if self.shape.norm == "rms_plus_one" else weight
+
+    def cast(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.kernels.dtype)
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
