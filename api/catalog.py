@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from checkpoint.prompts import split_use
 from checkpoint.spec import ModelSpec
 from checkpoint.tokenizer import TextTokenizer
 from transport.protocols import JobClient, ServedModel
@@ -11,6 +12,11 @@ from transport.protocols import JobClient, ServedModel
 
 class UnknownModel(Exception):
     """No served model has this id or alias."""
+
+
+class NamedModel(NamedTuple):
+    spec: ModelSpec
+    use: str | None  # of its prompts, told by the name
 
 
 class CatalogEntry(NamedTuple):
@@ -28,15 +34,18 @@ class Catalog:
     async def models(self) -> Mapping[str, ServedModel]:
         return await self._client.models()
 
-    async def spec(self, name: str) -> ModelSpec:
-        """Raises UnknownModel."""
-        models = await self._client.models()
-        served = models.get(name) or next(
-            (m for m in models.values() if name in m.spec.aliases), None
-        )
-        if served is None:
+    async def find(self, name: str) -> NamedModel:
+        """The model of an id or alias, and the use that `-query` or `-document` adds to it.
+
+        Raises UnknownModel.
+        """
+        specs = [served.spec for served in (await self._client.models()).values()]
+        names = {alias: spec for spec in specs for alias in spec.aliases}
+        names |= {spec.id: spec for spec in specs}
+        plain, use = split_use(name, names)
+        if plain not in names:
             raise UnknownModel
-        return served.spec
+        return NamedModel(names[plain], use)
 
     async def entry(self, spec: ModelSpec) -> CatalogEntry:
         """The model and its tokenizer, built on first use."""

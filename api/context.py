@@ -19,6 +19,7 @@ class RequestContext:
     principal: Principal = ANONYMOUS
     model: str = NO_MODEL  # the resolved id, never what the client sent
     lane: Lane = "online"
+    input_type: str | None = None  # of the header
     deadline_s: float = 0.0  # on the clock of time.perf_counter
     stages: dict[str, float] = field(default_factory=dict)  # seconds by stage
     characters: int = 0  # of the inputs, or token ids: what tokenizing them will cost

@@ -13,6 +13,7 @@ from checkpoint.errors import (
     InputTooLong,
     InvalidTokenId,
     QueryTooLong,
+    UnknownPrompt,
 )
 from transport.messages import ErrorCode, JobError
 
@@ -122,6 +123,13 @@ def from_input(error: InputError, param: str) -> ApiError:
         message = f"'{param}' holds an invalid token id at position {error.position}."
         return ApiError("invalid_value", message, param)
     return ApiError("invalid_value", f"'{param}' is not valid Unicode text.", param)
+
+
+def from_prompt(error: UnknownPrompt) -> ApiError:
+    """`param` is the field at fault; a use has several names, of which input_type is the first."""
+    param = "input_type" if error.field == "use" else error.field
+    known = f" Supported values: {list(error.choices)}." if error.choices else ""
+    return ApiError("invalid_value", f"Invalid value for '{param}' of this model.{known}", param)
 
 
 def _too_long(tokens: int | None, limit: int) -> str:

@@ -13,13 +13,16 @@ from api.catalog import Catalog, CatalogEntry
 from api.context import RequestContext
 from api.errors import ApiError
 from api.sharding import Shard, merge, split
+from api.text_encoding import Tokenized
 from api.tokenization import TokenizerPool
 from checkpoint.spec import ModelSpec
-from checkpoint.tokenizer import Encoded, TextTokenizer
+from checkpoint.tokenizer import TextTokenizer
 from observability.metrics import Metrics
 from observability.request_id import new_id
 from transport.messages import Job, JobError, JobResult, Kind
 from transport.protocols import JobClient
+
+Encode = Callable[[TextTokenizer], Tokenized]
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Gateway:
         self,
         spec: ModelSpec,
         kind: Kind,
-        encode: Callable[[TextTokenizer], Encoded],
+        encode: Encode,
         context: RequestContext,
     ) -> Answer:
         """One row for each sequence that `encode` makes, in its order.
@@ -68,9 +71,9 @@ class Gateway:
         """
         with self._metrics.inflight.labels(spec.id).track_inprogress():
             entry = await self.catalog.entry(spec)
-            encoded = await self._tokenize(entry, encode, context)
+            tokenized = await self._tokenize(entry, encode, context)
             await self._admit(spec, context)
-            shards = list(split(encoded, spec.shard_tokens))
+            shards = list(split(tokenized, spec.shard_tokens))
             results = await self._submit_all(spec, kind, shards, context)
             rows = merge(shards, results)
         self._count(spec, kind, context)
@@ -101,14 +104,15 @@ class Gateway:
     async def _tokenize(
         self,
         entry: CatalogEntry,
-        encode: Callable[[TextTokenizer], Encoded],
+        encode: Encode,
         context: RequestContext,
-    ) -> Encoded:
+    ) -> Tokenized:
         started_s = time.perf_counter()
-        encoded = await self._tokenizers.run(
+        tokenized = await self._tokenizers.run(
             lambda: encode(entry.tokenizer), context.characters, context.left_s()
         )
         context.stages["tokenize"] = time.perf_counter() - started_s
+        encoded = tokenized.encoded
         context.tokens = int(encoded.input_ids.size)
         context.inputs = int(encoded.lengths.size)
         context.truncated = encoded.truncated
@@ -116,7 +120,7 @@ class Gateway:
         if context.tokens > limit:
             message = f"Requested {context.tokens} tokens, max {limit} tokens per request"
             raise ApiError("too_many_tokens", message)
-        return encoded
+        return tokenized
 
     async def _admit(self, spec: ModelSpec, context: RequestContext) -> None:
         backlog = await self._client.backlog(spec.id, context.lane)
@@ -141,6 +145,7 @@ class Gateway:
                 input_ids=shard.input_ids,
                 lengths=shard.lengths,
                 type_ids=shard.type_ids,
+                spans=shard.spans,
                 lane=context.lane,
                 budget_ms=budget_ms,
             )

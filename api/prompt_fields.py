@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from checkpoint.prompts import PromptChoice
+
 Side = Literal["left", "right"]
 
 
@@ -20,9 +22,14 @@ class PromptFields(BaseModel):
     truncation: bool | None = None  # Voyage's name for the same
     truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
 
-    @property
-    def use(self) -> str | None:
-        return self.input_type or self.task or self.task_type
+    def choice(self, header: str | None, of_name: str | None) -> PromptChoice:
+        """What the body says; else the header `x-input-type`; else the end of the model's name."""
+        return PromptChoice(
+            prompt=self.prompt,
+            prompt_name=self.prompt_name,
+            use=self.input_type or self.task or self.task_type or header or of_name,
+            instruction=self.instruction,
+        )
 
     @property
     def asked_truncation(self) -> bool | None:

@@ -7,11 +7,12 @@ from pydantic import Field
 
 from api.errors import ApiError
 from api.fields import RequestFields, missing, parse_fields
+from api.prompt_fields import PromptFields
 
 Shape = Literal["rerank", "texts", "score"]  # Cohere's and the others', TEI's, vLLM's
 
 
-class RerankFields(RequestFields):
+class RerankFields(PromptFields, RequestFields):
     """Everything but the query and the documents."""
 
     model: str | None = None
@@ -21,16 +22,14 @@ class RerankFields(RequestFields):
     return_text: bool = False  # TEI's name for the same
     rank_fields: list[str] | None = Field(default=None, min_length=1)
     max_tokens_per_doc: int | None = Field(default=None, ge=0)  # 0: no limit of its own
-    truncation: bool | None = None
-    truncate: bool | None = None  # TEI's name for the same
     raw_scores: bool = False
     use_activation: bool = True  # vLLM's opposite of raw_scores
 
     @property
     def truncates(self) -> bool:
         """Documents are cut by default; the query never is."""
-        chosen = self.truncate if self.truncate is not None else self.truncation
-        return True if chosen is None else chosen
+        asked = self.asked_truncation
+        return True if asked is None else asked
 
     @property
     def raw(self) -> bool:
@@ -51,6 +50,11 @@ class RerankRequest:
     shape: Shape
     groups: list[QueryGroup]  # one, but for vLLM's N queries with N texts
     documents: list[dict[str, Any]]  # as they are given back
+
+    @property
+    def texts_name(self) -> str:
+        """The field of the body that holds the texts."""
+        return {"rerank": "documents", "texts": "texts", "score": "text_2"}[self.shape]
 
 
 def parse_rerank_request(body: dict[str, Any], max_inputs: int) -> RerankRequest:

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.catalog import UnknownModel
+from api.catalog import NamedModel, UnknownModel
 from api.context import RequestContext, context_of
 from api.deadline import lane, timeout_s
 from api.disconnect import run_while_connected
@@ -40,6 +40,7 @@ class Service:
         context = context_of(request)
         config = self.gateway.config
         require_scope(context, scope)
+        context.input_type = request.headers.get("x-input-type")
         context.lane = lane(request.headers, context.principal.lane)
         limit_s = timeout_s(request.headers, config.timeout_s, config.max_timeout_s)
         context.deadline_s = context.started_s + limit_s
@@ -51,13 +52,14 @@ class Service:
         context.headers["x-florilege-truncated"] = str(context.truncated)
         return Response(content, media_type="application/json")
 
-    async def resolve(self, name: str, context: RequestContext) -> ModelSpec:
+    async def resolve(self, name: str, context: RequestContext) -> NamedModel:
         """The model of that id or alias, if the caller may use it. Raises ApiError."""
         try:
-            spec = await self.gateway.catalog.spec(name)
+            named = await self.gateway.catalog.find(name)
         except UnknownModel:
             raise unknown_model(name) from None
-        return self.use(spec, context)
+        self.use(named.spec, context)
+        return named
 
     def use(self, spec: ModelSpec, context: RequestContext) -> ModelSpec:
         if not context.principal.may_use(spec.id):

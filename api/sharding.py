@@ -1,12 +1,13 @@
 """A request's sequences cut into jobs of bounded tokens, and what comes back put together."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoint.tokenizer import Encoded
+from api.text_encoding import Tokenized
+from checkpoint.encoded import Encoded
 from transport.messages import ErrorCode, JobResult
 
 
@@ -17,6 +18,7 @@ class Shard(NamedTuple):
     input_ids: NDArray[np.int32]  # [T]
     lengths: NDArray[np.int32]  # [B]
     type_ids: NDArray[np.uint8] | None  # [T]
+    spans: NDArray[np.int32] | None = None  # [B, 3]
 
 
 class SequenceFailed(Exception):
@@ -28,42 +30,54 @@ class SequenceFailed(Exception):
         self.code = code
 
 
-def concatenate(parts: Sequence[Encoded]) -> Encoded:
-    """Several encodings as one, in their order."""
+def concatenate(parts: Sequence[Tokenized]) -> Tokenized:
+    """Several requests' sequences as one, in their order."""
     if len(parts) == 1:
         return parts[0]
-    type_ids = None
-    if any(part.type_ids is not None for part in parts):
-        type_ids = np.concatenate(
-            [
-                np.zeros_like(p.input_ids, np.uint8) if p.type_ids is None else p.type_ids
-                for p in parts
-            ]
-        )
-    return Encoded(
-        input_ids=np.concatenate([part.input_ids for part in parts]),
-        lengths=np.concatenate([part.lengths for part in parts]),
-        type_ids=type_ids,
-        truncated=sum(part.truncated for part in parts),
+    encoded = [part.encoded for part in parts]
+    types = [(e.type_ids, np.zeros_like(e.input_ids, np.uint8)) for e in encoded]
+    skips = [(p.prompt_tokens, np.zeros_like(p.encoded.lengths)) for p in parts]
+    return Tokenized(
+        Encoded(
+            input_ids=np.concatenate([e.input_ids for e in encoded]),
+            lengths=np.concatenate([e.lengths for e in encoded]),
+            type_ids=_join(types),
+            truncated=sum(e.truncated for e in encoded),
+        ),
+        _join(skips),
     )
 
 
-def split(encoded: Encoded, shard_tokens: int) -> Iterator[Shard]:
+def _join(parts: Sequence[tuple[NDArray[Any] | None, NDArray[Any]]]) -> NDArray[Any] | None:
+    """Each array, or what stands for one that is absent; None where all are."""
+    if all(array is None for array, _ in parts):
+        return None
+    return np.concatenate([default if array is None else array for array, default in parts])
+
+
+def split(tokenized: Tokenized, shard_tokens: int) -> Iterator[Shard]:
     """Shards in input order, each of at most `shard_tokens` or of one longer sequence."""
+    encoded, skips = tokenized.encoded, tokenized.prompt_tokens
     ends = np.cumsum(encoded.lengths, dtype=np.int64)
     first, start, count = 0, 0, len(encoded.lengths)
     while first < count:
         fitting = int(np.searchsorted(ends, start + shard_tokens, side="right"))
         last = max(fitting, first + 1)
         stop = int(ends[last - 1])
-        types = encoded.type_ids
+        types, lengths = encoded.type_ids, encoded.lengths[first:last]
         yield Shard(
             first,
             encoded.input_ids[start:stop],
-            encoded.lengths[first:last],
+            lengths,
             None if types is None else types[start:stop],
+            None if skips is None else _spans(skips[first:last], lengths),
         )
         first, start = last, stop
+
+
+def _spans(skips: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[np.int32]:
+    """One span a sequence, from behind its prompt to its end: [B, 3]."""
+    return np.stack([np.arange(len(lengths), dtype=np.int32), skips, lengths], axis=1)
 
 
 def merge(shards: Sequence[Shard], results: Sequence[JobResult]) -> NDArray[np.float32]:

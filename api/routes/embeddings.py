@@ -10,16 +10,17 @@ from starlette.responses import Response
 
 from api.context import RequestContext
 from api.embeddings_request import EmbeddingsRequest, parse_embeddings_request
-from api.errors import ApiError, from_failed_sequence, from_input
-from api.gateway import Answer
+from api.errors import ApiError, from_failed_sequence, from_input, from_prompt
+from api.gateway import Answer, Encode
 from api.openapi import EMBEDDINGS
 from api.service import Service, service_of
 from api.sharding import SequenceFailed
+from api.text_encoding import Tokenized, encoding_of
 from api.vectors import VectorForm, embeddings_body, finish
-from checkpoint.cl100k import decode_cl100k
-from checkpoint.errors import InputError
+from checkpoint.errors import InputError, UnknownPrompt
+from checkpoint.prompts import PromptChoice, prompt_of
 from checkpoint.spec import ModelSpec
-from checkpoint.tokenizer import Encoded, TextTokenizer
+from checkpoint.tokenizer import TextTokenizer
 
 router = APIRouter()
 
@@ -42,11 +43,11 @@ async def create_embeddings(request: Request) -> Response:
 async def _embed(service: Service, body: dict[str, Any], context: RequestContext) -> bytes:
     request = parse_embeddings_request(body, service.gateway.config.max_inputs)
     fields = request.fields
-    spec = await service.resolve(fields.model, context)
+    spec, use = await service.resolve(fields.model, context)
     form = fields.form()
     _check_model(spec, form)
     context.characters = sum(map(len, request.texts or request.token_ids or ()))
-    encode = _encoder(request, spec)
+    encode = _encoder(request, spec, _prompt(spec, fields.choice(context.input_type, use)))
     try:
         answer = await service.gateway.run(spec, "embed", encode, context)
     except InputError as error:
@@ -63,8 +64,8 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
 
 
 def _check_model(spec: ModelSpec, form: VectorForm) -> None:
-    if spec.task != "embed":
-        message = f"The model `{spec.id}` scores pairs; it gives no embeddings."
+    if spec.task != "embed" or spec.pooling in ("sparse", "tokens"):
+        message = f"The model `{spec.id}` does not give one dense vector a text."
         raise ApiError("invalid_value", message, param="model")
     sizes = {spec.dim, *spec.matryoshka}
     if form.dimensions is not None and form.dimensions not in sizes:
@@ -79,24 +80,26 @@ def _check_model(spec: ModelSpec, form: VectorForm) -> None:
         raise ApiError("invalid_value", message, param="dimensions")
 
 
-def _encoder(request: EmbeddingsRequest, spec: ModelSpec) -> Any:
+def _prompt(spec: ModelSpec, choice: PromptChoice) -> str:
+    try:
+        return prompt_of(spec, choice)
+    except UnknownPrompt as error:
+        raise from_prompt(error) from None
+
+
+def _encoder(request: EmbeddingsRequest, spec: ModelSpec, prompt: str) -> Encode:
     """What turns the inputs into ids, to be run in a tokenizer's thread."""
-    truncate = bool(request.fields.asked_truncation)
+    encoding = encoding_of(spec, request.fields, prompt, truncate=False)
     policy = request.fields.token_input or spec.token_input
-    prompt = spec.prompts[spec.default_prompt] if spec.default_prompt else ""
     texts, token_ids = request.texts, request.token_ids
     if token_ids is not None and policy == "reject":
         message = "This model takes text only: '$.input' holds token ids."
         raise ApiError("invalid_value", message, param="input")
 
-    def encode(tokenizer: TextTokenizer) -> Encoded:
+    def encode(tokenizer: TextTokenizer) -> Tokenized:
         if texts is not None:
-            return tokenizer.encode(texts, prompt=prompt, truncate=truncate)
-        assert token_ids is not None  # noqa: S101  one of the two is there
-        if policy == "native":
-            return tokenizer.check_native(token_ids, truncate=truncate)
-        decoded = [decode_cl100k(ids, index) for index, ids in enumerate(token_ids)]
-        return tokenizer.encode(decoded, prompt=prompt, truncate=truncate)
+            return encoding.texts(tokenizer, texts)
+        return encoding.token_ids(tokenizer, token_ids or [], policy)
 
     return encode
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from api.context import context_of
 from api.openapi import MODEL, MODELS
 from api.service import Service, service_of
+from checkpoint.prompts import use_names
 from checkpoint.spec import ModelSpec
 
 router = APIRouter()
@@ -32,8 +33,8 @@ async def list_models(request: Request) -> Response:
 async def get_model(request: Request) -> Response:
     """One model, by id or alias."""
     service = service_of(request)
-    spec = await service.resolve(request.path_params["model_id"], context_of(request))
-    return _json(_describe(spec, service))
+    named = await service.resolve(request.path_params["model_id"], context_of(request))
+    return _json(_describe(named.spec, service))
 
 
 def _describe(spec: ModelSpec, service: Service) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def _describe(spec: ModelSpec, service: Service) -> dict[str, Any]:
         "object": "model",
         "created": service.created,
         "owned_by": "florilege",
-        "aliases": list(spec.aliases),
+        "aliases": [*spec.aliases, *use_names(spec)],
         "task": spec.task,
         "family": spec.family,
         "dimensions": spec.dim if spec.task == "embed" else None,
@@ -50,9 +51,13 @@ def _describe(spec: ModelSpec, service: Service) -> dict[str, Any]:
         "max_model_len": spec.max_tokens,
         "max_tokens_source": spec.max_tokens_source,
         "pooling": spec.pooling,
+        "include_prompt": spec.include_prompt,
         "normalizes": spec.normalizes,
+        "quantizer": spec.quantizer,
+        "calibrated": spec.calibration is not None,
         "prompts": dict(spec.prompts),
         "default_prompt": spec.default_prompt,
+        "instruction": spec.instruction,
         "token_input": spec.token_input,
         "dtype": spec.dtype,
         "revision": spec.revision,

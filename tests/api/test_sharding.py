@@ -8,18 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.sharding import SequenceFailed, Shard, concatenate, merge, split
-from checkpoint.tokenizer import Encoded
+from api.text_encoding import Tokenized
+from checkpoint.encoded import Encoded
 from transport.messages import JobResult
 
 
-def encoded(lengths: list[int], types: bool = False) -> Encoded:
+def tokenized(lengths: list[int], types: bool = False, skip: int | None = None) -> Tokenized:
     total = sum(lengths)
-    return Encoded(
+    encoded = Encoded(
         input_ids=np.arange(total, dtype=np.int32),
         lengths=np.array(lengths, np.int32),
         type_ids=np.ones(total, np.uint8) if types else None,
         truncated=1,
     )
+    return Tokenized(encoded, None if skip is None else np.full(len(lengths), skip, np.int32))
 
 
 def result(shard: Shard, **changes: object) -> JobResult:
@@ -39,8 +41,8 @@ lengths_of_requests = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 def test_shards_are_bounded_ordered_and_complete(
     lengths: list[int], shard_tokens: int, types: bool
 ) -> None:
-    whole = encoded(lengths, types)
-    shards = list(split(whole, shard_tokens))
+    shards = list(split(tokenized(lengths, types), shard_tokens))
+    whole = tokenized(lengths, types).encoded
     np.testing.assert_array_equal(np.concatenate([s.input_ids for s in shards]), whole.input_ids)
     np.testing.assert_array_equal(np.concatenate([s.lengths for s in shards]), whole.lengths)
     for shard in shards:
@@ -55,13 +57,13 @@ def test_shards_are_bounded_ordered_and_complete(
 
 @given(lengths_of_requests, st.integers(1, 100))
 def test_rows_come_back_in_input_order(lengths: list[int], shard_tokens: int) -> None:
-    shards = list(split(encoded(lengths), shard_tokens))
+    shards = list(split(tokenized(lengths), shard_tokens))
     rows = merge(shards, [result(shard) for shard in shards])
     np.testing.assert_array_equal(rows[:, 0], np.cumsum(lengths) - lengths)
 
 
 def test_failed_sequence_is_named_by_its_place_in_the_request() -> None:
-    shards = list(split(encoded([5, 5, 5, 5]), 10))
+    shards = list(split(tokenized([5, 5, 5, 5]), 10))
     failed = result(shards[1], failed=((1, "non_finite"),))
     with pytest.raises(SequenceFailed) as caught:
         merge(shards, [result(shards[0]), failed])
@@ -69,9 +71,19 @@ def test_failed_sequence_is_named_by_its_place_in_the_request() -> None:
 
 
 def test_encodings_are_joined_with_their_types() -> None:
-    joined = concatenate([encoded([2]), encoded([1, 3], types=True)])
+    both = concatenate([tokenized([2]), tokenized([1, 3], types=True, skip=1)])
+    joined = both.encoded
     np.testing.assert_array_equal(joined.input_ids, [0, 1, 0, 1, 2, 3])
     np.testing.assert_array_equal(joined.lengths, [2, 1, 3])
     assert joined.type_ids is not None
     np.testing.assert_array_equal(joined.type_ids, [0, 0, 1, 1, 1, 1])
     assert joined.truncated == 2
+    assert both.prompt_tokens is not None
+    np.testing.assert_array_equal(both.prompt_tokens, [0, 1, 1])
+
+
+def test_tokens_that_are_not_pooled_become_spans_of_each_shard() -> None:
+    spans = [shard.spans for shard in split(tokenized([5, 6, 7], skip=2), 11)]
+    np.testing.assert_array_equal(spans[0], [[0, 2, 5], [1, 2, 6]])
+    np.testing.assert_array_equal(spans[1], [[0, 2, 7]])
+    assert next(split(tokenized([5]), 11)).spans is None
