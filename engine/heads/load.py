@@ -43,8 +43,8 @@ def _load_score_head(
     spec: ModelSpec, modules: Sequence[Module], family: Family, backbone: Backbone
 ) -> Head:
     kinds = [module.kind for module in modules]
-    if tokens := _score_tokens(spec, modules):
-        return load_yes_no_head(backbone, tokens)
+    if spec.score_tokens is not None and kinds in ([], ["LogitScore"]):
+        return load_yes_no_head(backbone, spec.score_tokens)
     if kinds[:1] == ["Pooling"]:
         return _load_pooled_head(spec, modules, backbone, writes="scores")
     if kinds:
@@ -52,15 +52,6 @@ def _load_score_head(
     if family.load_score_head is None:
         raise EngineError(f"{spec.id}: family {spec.family!r} has no head for scores")
     return family.load_score_head(backbone)
-
-
-def _score_tokens(spec: ModelSpec, modules: Sequence[Module]) -> Sequence[int]:
-    """Ids of yes and no, or of yes alone; empty for a model that is not asked for words."""
-    if [module.kind for module in modules] == ["LogitScore"]:
-        config = modules[0].config
-        ids = (config.get("true_token_id"), config.get("false_token_id"))
-        return [token for token in ids if token is not None]
-    return getattr(spec, "score_tokens", None) or ()
 
 
 def _load_embedding_head(

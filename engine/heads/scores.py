@@ -1,6 +1,5 @@
 """Heads of rerankers: the hidden states of a pair to one raw logit, as transformers has them."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from torch import Tensor
@@ -54,19 +53,18 @@ def load_last_token_classifier(backbone: Backbone) -> PooledHead:
     return PooledHead("last_token", [_load_output(backbone, "score", bias=False)])
 
 
-def load_yes_no_head(backbone: Backbone, tokens: Sequence[int]) -> PooledHead:
+def load_yes_no_head(backbone: Backbone, tokens: tuple[int, int]) -> PooledHead:
     """How much likelier a causal LM finds "yes" than "no" as the next token.
 
     The two logits are products of one hidden state, so their difference is the product with the
     difference of two rows: the other rows of the vocabulary are never read. `tokens` are the ids of
-    yes and no; of yes alone, its logit is the score.
+    yes and no.
     """
-    rows = _decoder_rows(backbone, tokens)
-    weight = rows[:1] - rows[1:] if len(tokens) == 2 else rows  # [1, H]
-    return PooledHead("last_token", [PlainLinear(weight, None)])
+    yes, no = _decoder_rows(backbone, tokens)
+    return PooledHead("last_token", [PlainLinear((yes - no)[None], None)])
 
 
-def _decoder_rows(backbone: Backbone, tokens: Sequence[int]) -> Tensor:
+def _decoder_rows(backbone: Backbone, tokens: tuple[int, int]) -> Tensor:
     """Rows of `lm_head`, or of the embeddings where they are the same matrix."""
     weights = backbone.weights
     tied = backbone.config.get("tie_word_embeddings", "lm_head.weight" not in weights)

@@ -13,40 +13,24 @@ from checkpoint.spec import Module
 from engine.errors import CheckpointError
 from engine.heads.entries import entries
 from engine.heads.head import Answer, Backbone, Rows
-from engine.linear import Linear
-from engine.modules import Layer, layer_norm
+from engine.heads.masked_lm import MaskedLm, MlmHead, load_masked_lm
 from engine.packing import Packed
 
 # Logits computed at a time: of 30,522 ids in float32 they are 31 MB.
 _CHUNK_TOKENS = 256
 
 
-@dataclass(frozen=True)
-class MlmHead:
-    """Where a family keeps its masked LM's head, by the names of its tensors."""
-
-    dense: str
-    norm: str
-    decoder: str
-    biases: tuple[str, ...]  # of the decoder: the first that is there
-    embeddings: str  # the decoder's matrix where it has none of its own
-    hidden_act: str = "hidden_act"  # keys of config.json
-    eps: str | float = "layer_norm_eps"
-
-
 @dataclass(frozen=True, eq=False)
 class SpladeHead:
     """Of each id the largest weight that a token of the sequence gives it, or the sum."""
 
-    dense: Linear  # the activation is its own
-    norm: Layer
-    decoder: Linear
+    lm: MaskedLm
     sums: bool
     logarithms: int  # 1, or 2 for `log1p_relu`
 
     def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
         """[T, H] -> [B, V]"""
-        states = self.norm(self.dense(hidden))
+        states = self.lm.states(hidden)
         rows: list[Tensor] = []
         start = 0
         for sequences, tokens in packed.groups:
@@ -68,15 +52,11 @@ class SpladeHead:
         chunks = torch.split(states, _CHUNK_TOKENS, dim=1)
         if self.sums:
             return reduce(
-                torch.add, (self._weights(self._logits(chunk)).sum(1) for chunk in chunks)
+                torch.add, (self._weights(self.lm.logits(chunk)).sum(1) for chunk in chunks)
             )
         # The weight grows with the logit: the largest logit has the largest weight.
-        largest = (self._logits(chunk).amax(1) for chunk in chunks)
+        largest = (self.lm.logits(chunk).amax(1) for chunk in chunks)
         return self._weights(reduce(torch.maximum, largest))
-
-    def _logits(self, states: Tensor) -> Tensor:
-        """[sequences, tokens, H] -> [sequences, tokens, V]"""
-        return self.decoder(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
     def _weights(self, logits: Tensor) -> Tensor:
         weights = logits.float().relu()
@@ -87,23 +67,9 @@ class SpladeHead:
 
 def load_splade_head(backbone: Backbone, names: MlmHead, pooling: Module | None) -> SpladeHead:
     """`pooling` is the module that follows the masked LM; None: its defaults."""
-    config, weights, width = backbone.config, backbone.weights, backbone.width
-    kernels = backbone.kernels
     settings = {} if pooling is None else pooling.config
-    dense = kernels.linear(
-        weights.take(f"{names.dense}.weight", width, width),
-        weights.take(f"{names.dense}.bias", width),
-        config.get(names.hidden_act, "gelu"),
-    )
-    norm = layer_norm(
-        weights.take(f"{names.norm}.weight", width).to(kernels.dtype),
-        weights.take(f"{names.norm}.bias", width).to(kernels.dtype),
-        config[names.eps] if isinstance(names.eps, str) else names.eps,
-    )
     return SpladeHead(
-        dense,
-        norm,
-        kernels.linear(*_decoder(backbone, names)),
+        load_masked_lm(backbone, names),
         sums=_choice(settings, "pooling_strategy", ("max", "sum")) == "sum",
         logarithms=1 + (_choice(settings, "activation_function", _ACTIVATIONS) == "log1p_relu"),
     )
@@ -111,19 +77,6 @@ def load_splade_head(backbone: Backbone, names: MlmHead, pooling: Module | None)
 
 # Both take a logarithm after the ReLU; the second takes another one.
 _ACTIVATIONS = ("relu", "log1p_relu")
-
-
-def _decoder(backbone: Backbone, names: MlmHead) -> tuple[Tensor, Tensor]:
-    """Weight [V, H] and bias [V]; the embeddings are the weight unless config.json denies it."""
-    weights = backbone.weights
-    tied = backbone.config.get("tie_word_embeddings", True)
-    matrix = names.embeddings if tied else f"{names.decoder}.weight"
-    weight = weights.take(matrix, -1, backbone.width)
-    bias = next((name for name in names.biases if name in weights), names.biases[0])
-    taken = weight, weights.take(bias, weight.size(0))
-    for copy in (f"{names.decoder}.", *names.biases):  # ties that were saved twice
-        weights.ignore(copy)
-    return taken
 
 
 def _choice(settings: Mapping[str, Any], key: str, known: Sequence[str]) -> str:

@@ -149,14 +149,6 @@ def test_yes_no_score_is_the_difference_of_two_logits(
     np.testing.assert_allclose(swapped, -HIDDEN.expected(score), atol=1e-5)
 
 
-def test_score_of_yes_alone_is_its_logit(tmp_path: Path) -> None:
-    tensors = random_tensors(lm_head__weight=(97, WIDTH))
-    head = load_yes_no_head(backbone(tmp_path, tensors), (31,))
-    assert_scores(
-        head, HIDDEN.expected(lambda states: linear(tensors, "lm_head", states[-1])[31:32])
-    )
-
-
 def test_yes_no_head_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     tensors = random_tensors(embed_tokens__weight=(97, WIDTH))
     with pytest.raises(CheckpointError, match=r"'lm_head\.weight' is missing"):

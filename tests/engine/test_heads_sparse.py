@@ -15,7 +15,8 @@ from checkpoint.spec import Module
 from engine.errors import CheckpointError
 from engine.heads.head import Answer
 from engine.heads.lexical import load_lexical_head
-from engine.heads.splade import MlmHead, load_splade_head
+from engine.heads.masked_lm import MlmHead
+from engine.heads.splade import load_splade_head
 
 LENGTHS = [7, 1, 40, 7, 600, 3]  # 600: more than are computed at a time
 NAMES = MlmHead(
@@ -24,6 +25,7 @@ NAMES = MlmHead(
     decoder="mlm.decoder",
     biases=("mlm.bias", "mlm.decoder.bias"),
     embeddings="words.weight",
+    hidden_act="hidden_act",
 )
 CONFIG = {"hidden_act": "gelu", "layer_norm_eps": 0.01}
 TENSORS = random_tensors(

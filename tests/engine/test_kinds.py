@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hidden_states import backbone
 from reference_bert import ReferenceBert
 from safetensors.torch import save_file
 from sequences import batch_of, random_sequences, rows_of
@@ -17,6 +18,8 @@ from checkpoint.spec import Module
 from engine.batch import Batch
 from engine.engine import Engine, EngineConfig
 from engine.errors import CheckpointError, EngineError
+from engine.families import FAMILIES
+from engine.heads.load import load_heads
 from engine.lazy import StepOutput
 
 FLOAT32 = EngineConfig(dtype="float32")
@@ -169,13 +172,19 @@ def test_spans_are_for_vectors_alone(tmp_path: Path) -> None:
         engine.step(batch)
 
 
-def test_family_without_the_head_is_refused(tmp_path: Path) -> None:
-    tiny = TinyCheckpoint(family="roberta")
-    tiny.write(tmp_path)
-    transformer = (Module("Transformer", tmp_path, {}),)
-    files = tiny.files(tmp_path, modules=transformer)
-    with pytest.raises(EngineError, match="family 'roberta' has no masked LM's head"):
-        Engine.load(tiny.spec(pooling="sparse"), files, FLOAT32)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "embed", "pooling": "sparse"}, "family 'gemma3' has no masked LM's head"),
+        ({"task": "score", "pooling": None}, "family 'gemma3' has no head for scores"),
+    ],
+)
+def test_family_without_the_head_is_refused(changes: Any, message: str, tmp_path: Path) -> None:
+    tiny = TinyCheckpoint()
+    files = tiny.files(tmp_path, modules=(Module("Transformer", tmp_path, {}),))
+    spec = tiny.spec(family="gemma3", **changes)
+    with pytest.raises(EngineError, match=message):
+        load_heads(spec, files, FAMILIES["gemma3"], backbone(tmp_path, tiny.tensors()))
 
 
 def test_module_that_a_sparse_model_does_not_know_is_named(tmp_path: Path) -> None:

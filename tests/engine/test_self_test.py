@@ -125,7 +125,7 @@ def test_reranker_without_known_pairs_is_not_judged() -> None:
 @pytest.mark.parametrize("spread", [0.0, 5e-5])
 def test_reranker_that_gives_every_pair_the_same_score_fails(spread: float) -> None:
     reranker = Reranker({1: 0.7 + spread, 2: 0.7, 3: 0.7})
-    with pytest.raises(SelfTestFailed, match="every pair gets the same score.* head or template"):
+    with pytest.raises(SelfTestFailed, match=r"every pair gets the same score.* head or template"):
         reranker.test(known_pair(1, 2), known_pair(2, 3))
 
 

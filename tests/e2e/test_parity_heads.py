@@ -1,0 +1,193 @@
+"""Every head, pooling and chain of modules gives what the reference libraries give.
+
+Families have a test of their own; here each checkpoint is asked for what its head answers.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from reference.archive import Reference
+from reference.pipeline import Sequences, normalised
+from reference.zoo import values
+from reference.zoo.checkpoint import Checkpoint
+from reference.zoo.registry import GROUPS
+from safetensors.torch import save_file
+
+from checkpoint.find import find_model
+from checkpoint.read import ReadOptions, read_model
+from checkpoint.spec import ModelSpec
+from engine.batch import Batch, Kind
+from engine.engine import Engine, EngineConfig
+from engine.lazy import StepOutput
+
+Rows = NDArray[np.float32]
+
+KINDS: dict[str, Kind] = {
+    "vectors": "embed",
+    "spans": "embed",
+    "tokens": "tokens",
+    "multi_vectors": "tokens",
+    "sparse": "sparse",
+    "lexical": "sparse",
+}  # score otherwise
+CHECKPOINTS: dict[str, Checkpoint] = {
+    name: checkpoint
+    for group, checkpoints in GROUPS.items()
+    for name, checkpoint in checkpoints.items()
+    if group in ("poolings", "cross-encoders", "token-heads") or checkpoint.answer == "scores"
+}
+# Details of the layers below are for the families' tests; these are of what stands above them.
+ABOVE = re.compile(
+    "the head|pooler|classifier|pooled|Dense|decoder|yes and no|logarithm|largest|summed|the norm$"
+)
+MUTANTS = [
+    (name, detail)
+    for name, checkpoint in CHECKPOINTS.items()
+    for detail in checkpoint.mutants
+    if ABOVE.search(detail)
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A checkpoint of the zoo, asked for what it answers."""
+
+    checkpoint: Checkpoint
+    spec: ModelSpec
+    engine: Engine
+
+    @classmethod
+    def load(cls, name: str, directory: Path, kernels: str = "plain") -> "Served":
+        checkpoint = CHECKPOINTS[name]
+        convert_pickles(directory)
+        scores = checkpoint.answer in ("yes_no", "logit_score")
+        options = ReadOptions(task="score" if scores else None)
+        spec, files = read_model(find_model(str(directory)), options)
+        config = EngineConfig(dtype="float32", kernels=kernels)
+        return cls(checkpoint, spec, Engine.load(spec, files, config))
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS.get(self.checkpoint.answer, "score")
+
+    def rows(self, inputs: "Inputs", batches: Sequence[Sequence[int]]) -> Rows:
+        """As the reference has them, in the order of the inputs; computed in these batches."""
+        answers: dict[int, Rows] = {}
+        for indices in batches:
+            output = self.engine.step(inputs.batch(indices, self.kind)).wait()
+            assert output.finite.all()
+            answers.update(zip(indices, self._split(output, len(indices)), strict=True))
+        rows = np.concatenate([answers[i] for i in range(len(inputs.sequences))])
+        return normalised(rows) if self.checkpoint.unit_rows else rows
+
+    def _split(self, output: StepOutput, sequences: int) -> Iterator[Rows]:
+        offsets = output.row_offsets
+        if offsets is None:
+            offsets = np.arange(sequences + 1, dtype=np.int32)
+        for start, end in pairwise(offsets):
+            if output.indices is None:
+                yield output.rows[start:end]
+            else:
+                row = np.zeros((1, self.spec.vocab_size), np.float32)
+                row[0, output.indices[start:end]] = output.rows[start:end, 0]
+                yield row
+
+
+def convert_pickles(directory: Path) -> None:
+    """bge-m3's heads, as an operator converts them: the engine reads no pickle."""
+    for path in directory.glob("*_linear.pt"):
+        save_file(torch.load(path, weights_only=True), path.with_suffix(".safetensors"))
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    sequences: Sequences
+    spans: NDArray[np.int32] | None  # [S, 3]
+
+    @classmethod
+    def stored(cls, reference: Reference, key: str, spec: ModelSpec) -> "Inputs":
+        sequences = Sequences.stored(reference, key)
+        spans = reference.arrays.get(f"{key}/spans")
+        if not spec.include_prompt:  # the span that is pooled starts behind it
+            prompts = reference.arrays[f"{key}/prompt_tokens"]
+            lengths = [ids.size for ids in sequences.input_ids]
+            spans = np.stack([np.arange(len(sequences)), prompts, lengths], 1).astype(np.int32)
+        return cls(sequences, spans)
+
+    def batch(self, indices: Sequence[int], kind: Kind) -> Batch:
+        chosen = self.sequences.take(indices)
+        spans = None
+        if self.spans is not None:
+            owned = [self.spans[self.spans[:, 0] == i] for i in indices]
+            spans = np.concatenate(owned)
+            spans[:, 0] = np.repeat(np.arange(len(indices)), [len(rows) for rows in owned])
+        return Batch(
+            kind,
+            np.concatenate(chosen.input_ids),
+            np.array([ids.size for ids in chosen.input_ids], np.int32),
+            np.concatenate(chosen.type_ids),
+            spans,
+        )
+
+
+def batches_of(count: int) -> list[list[int]]:
+    """Of mixed lengths, in another order than the reference's."""
+    order = np.random.Generator(np.random.PCG64(0)).permutation(count).tolist()
+    return [order[start : start + 24] for start in range(0, count, 24)]
+
+
+@pytest.fixture(scope="module", params=CHECKPOINTS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def reference(name: str) -> Reference:
+    return values.read(values.GROUP_OF[name])
+
+
+@pytest.fixture(scope="module")
+def directory(name: str, reference: Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return values.write_checkpoint(name, reference, tmp_path_factory.mktemp("zoo") / name)
+
+
+@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+def test_answers_equal_the_reference(
+    name: str, directory: Path, reference: Reference, kernels: str
+) -> None:
+    served = Served.load(name, directory, kernels)
+    for key in ("texts", "pairs", "sequences"):
+        if f"{name}/{key}/rows" in reference.arrays:
+            inputs = Inputs.stored(reference, f"{name}/{key}", served.spec)
+            rows = served.rows(inputs, batches_of(len(inputs.sequences)))
+            expected = reference.arrays[f"{name}/{key}/rows"]
+            assert rows.shape == expected.shape, key
+            assert np.abs(rows - expected).max() <= served.checkpoint.tolerance, key
+
+
+def test_answer_does_not_depend_on_its_batch(
+    name: str, directory: Path, reference: Reference
+) -> None:
+    served = Served.load(name, directory)
+    inputs = Inputs.stored(reference, f"{name}/sequences", served.spec)
+    alone = served.rows(inputs, [[i] for i in range(len(inputs.sequences))])
+    expected = reference.arrays[f"{name}/sequences/rows"]
+    assert np.abs(alone - expected).max() <= served.checkpoint.tolerance
+
+
+@pytest.mark.parametrize(("original", "detail"), MUTANTS)
+def test_wrong_detail_would_be_noticed(original: str, detail: str, tmp_path: Path) -> None:
+    reference = values.read(values.GROUP_OF[original])
+    directory = values.write_mutant(original, detail, tmp_path / original)
+    served = Served.load(original, directory)
+    inputs = Inputs.stored(reference, f"{original}/sequences", served.spec)
+    rows = served.rows(inputs, batches_of(len(inputs.sequences)))
+    expected = reference.arrays[f"{original}/sequences/rows"]
+    assert np.abs(rows - expected).max() >= 10 * served.checkpoint.tolerance
