@@ -7,6 +7,7 @@ import sys
 import typer
 
 from cli import keys
+from cli.calibrate import calibrate
 from cli.options import with_settings
 from cli.settings import Settings
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # its tracebacks show local variables: texts and keys
 )
 app.add_typer(keys.app, name="keys")
+app.command()(calibrate)
 
 
 @app.command()

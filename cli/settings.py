@@ -7,7 +7,7 @@ reads the environment.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from sqlalchemy.engine import make_url
@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from auth.database import sqlite_url
 from checkpoint.find import DEFAULT_MODEL
-from checkpoint.spec import TokenInput
+from checkpoint.spec import Task, TokenInput
 
 PREFIX = "FLORILEGE_"
 
@@ -59,6 +59,12 @@ class Settings(BaseModel):
     matryoshka: tuple[str, ...] = Field(
         (), description="ID=SIZE,SIZE…: sizes that `dimensions` may ask of a model"
     )
+    task: tuple[str, ...] = Field(
+        (), description="ID=score: serve a causal language model as a yes/no reranker"
+    )
+    calibration: tuple[str, ...] = Field(
+        (), description="ID=FILE: ranges for int8 vectors; default the file beside the model"
+    )
     token_input: TokenInput = Field(
         "cl100k_decode", description="cl100k_decode | native | reject: what token arrays mean"
     )
@@ -95,6 +101,13 @@ class Settings(BaseModel):
         parse_matryoshka(value)
         return value
 
+    @field_validator("task", "calibration")
+    @classmethod
+    def _check_of_models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any("" in item.rpartition("=") for item in value):
+            raise ValueError("expected ID=VALUE")
+        return value
+
     @field_validator("database_url")
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
@@ -118,6 +131,17 @@ class Settings(BaseModel):
 
     def matryoshka_of(self, model_id: str) -> tuple[int, ...]:
         return parse_matryoshka(self.matryoshka).get(model_id, ())
+
+    def task_of(self, model_id: str) -> Task | None:
+        """Raises SettingsError for a task that cannot be asked for."""
+        task = _of_model(self.task, model_id)
+        if task not in (None, "embed", "score"):
+            raise SettingsError(f"--task {model_id}={task}: embed or score")
+        return cast(Task | None, task)
+
+    def calibration_of(self, model_id: str) -> Path | None:
+        path = _of_model(self.calibration, model_id)
+        return None if path is None else Path(path).expanduser()
 
     def redacted(self) -> dict[str, Any]:
         """Every effective value as JSON can hold it, secrets hidden."""
@@ -166,6 +190,12 @@ def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
             raise ValueError("expected ID=SIZE,SIZE…")
         sizes[model] = (*sizes.get(model, ()), int(size))
     return sizes
+
+
+def _of_model(items: tuple[str, ...], model_id: str) -> str | None:
+    """The VALUE of `ID=VALUE`, the last one given."""
+    values = {name: value for name, _, value in (item.rpartition("=") for item in items)}
+    return values.get(model_id)
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:

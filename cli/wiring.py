@@ -16,12 +16,16 @@ from auth.authenticator import Authenticator
 from auth.pepper import Peppers, load_peppers
 from auth.store import KeyStore
 from auth.watch import KeyWatch
+from checkpoint.architecture import why_refused
 from checkpoint.errors import CheckpointError
 from checkpoint.find import find_model
 from checkpoint.read import ReadOptions, read_model, read_tokenizer
 from checkpoint.spec import ModelSpec
+from checkpoint.tokenizer import TextTokenizer
+from cli.known_pairs import known_pairs
 from cli.settings import Settings
 from observability.health import Health
+from observability.logs import get_logger
 from observability.metrics import Metrics
 from transport.memory import MemoryTransport
 
@@ -94,6 +98,8 @@ async def build_embedded(
         metrics.prime(model.spec.id)
         device = str(model.spec.runtime.get("device", ""))
         metrics.model_info.labels(model.spec.id, model.spec.dtype, device).set(1)
+        ranks = (model.spec.runtime.get("self_test") or {}).get("ranks_known_pair")
+        metrics.misranked_known_pair.labels(model.spec.id).set(ranks is False)
     gateway = Gateway(transport, gateway_config(settings), metrics)
     service = Service(gateway, observers.health, metrics, int(time.time()))
     app = create_app(service, authenticator, VERSION)
@@ -110,8 +116,14 @@ def load_model(settings: Settings, name: str) -> "LoadedModel":
         max_input_tokens=settings.max_input_tokens,
         matryoshka=settings.matryoshka_of(found.id),
         token_input=settings.token_input,
+        task=settings.task_of(found.id),
+        calibration=settings.calibration_of(found.id),
     )
     spec, files = read_model(found, options)
+    refusal = why_refused(spec.family, files.config, settings.dtype)
+    if refusal is not None:
+        raise CheckpointError(f"{spec.id}: dtype {settings.dtype}: {refusal}")
+    tokenizer_json = read_tokenizer(files.directory)
     config = EngineConfig(
         device=settings.device,
         dtype=settings.dtype,
@@ -120,15 +132,19 @@ def load_model(settings: Settings, name: str) -> "LoadedModel":
     )
     engine = Engine.load(spec, files, config)
     if settings.self_test == "on":
-        engine.self_test()
+        pairs = []
+        if spec.task == "score":
+            tokenizer = TextTokenizer(tokenizer_json, spec.max_tokens, spec.vocab_size)
+            pairs = known_pairs(spec, tokenizer)
+        if engine.self_test(pairs).ranks_known_pair is False:
+            get_logger().warning("known_pair_ranked_wrongly", model=spec.id)
     spec = replace(
         spec,
         dtype=engine.dtype,
         shard_tokens=settings.max_batch_tokens,
         runtime=engine.runtime,
     )
-    kinds = frozenset(engine.kinds)
-    return LoadedModel(spec, engine.step, read_tokenizer(files.directory), kinds)
+    return LoadedModel(spec, engine.step, tokenizer_json, frozenset(engine.kinds))
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

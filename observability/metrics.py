@@ -55,6 +55,11 @@ class Metrics:
         self.batch_bisect = self._counter("batch_bisect", "Batches split on failure", ("model",))
         self.non_finite = self._counter("non_finite", "Rows with NaN or infinity", ("model",))
         self.build_info = self._gauge("build_info", "Always 1", ("version",))
+        self.misranked_known_pair = self._gauge(
+            "misranked_known_pair",
+            "1: a reranker that put a known pair in the wrong order",
+            ("model",),
+        )
         self.model_info = self._gauge("model_info", "Always 1", ("model", "dtype", "device"))
 
     def prime(self, model: str) -> None:
