@@ -46,8 +46,9 @@ test: .venv/.dev ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests/e2e
 
 .PHONY: docs
-docs: .venv/.dev ## Write docs/configuration.md from the settings
+docs: .venv/.dev ## Write the pages that are made from the code
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md
+	$(BIN)/python -m cli.models_page > docs/models.md
 
 .PHONY: bench
 bench: .venv/.dev ## The benchmark suites against a running server

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from checkpoint.families import FAMILIES as NAMED
 from cli.configuration_page import configuration_page
 from cli.main import app
+from cli.models_page import models_page
 from engine.families import FAMILIES as BUILT
 
 ROOT = Path(__file__).parents[1]
@@ -69,6 +70,10 @@ def test_no_command_is_there_that_is_not_in_the_plan() -> None:
 
 def test_configuration_page_is_what_the_settings_say() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text() == configuration_page()
+
+
+def test_models_page_is_what_the_registry_says() -> None:
+    assert (ROOT / "docs" / "models.md").read_text() == models_page()
 
 
 def test_documents_link_to_files_that_exist() -> None:
