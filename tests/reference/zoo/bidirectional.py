@@ -61,7 +61,8 @@ def _pplx(parameters: Parameters) -> Backbone:
 
 
 def _llama(parameters: Parameters) -> Backbone:
-    return LLAMA.backbone(parameters, "LlamaBidirectionalModel", _LLAMA_ENTRIES)
+    frame = "<|begin_of_text|> $A"
+    return LLAMA.backbone(parameters, "LlamaBidirectionalModel", _LLAMA_ENTRIES, frame=frame)
 
 
 def _gte_qwen2(parameters: Parameters) -> Backbone:

@@ -22,7 +22,7 @@ from reference.zoo.modules import (
     transformer_6,
 )
 
-MAX_TOKENS = 448  # the template alone is about 280
+MAX_TOKENS = 352  # the template alone is about 300
 
 
 def _bert(scores: bool) -> Callable[[Parameters], Backbone]:
@@ -85,6 +85,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
     "qwen3-yes-no": Checkpoint(
         _reranker,
         answer="yes_no",
+        lengths=(*range(1, 65), 200, MAX_TOKENS - 1, MAX_TOKENS),
         max_tokens=MAX_TOKENS,
         mutants=BLOCK | QK_NORM | CAUSAL | BEFORE_5,
     ),

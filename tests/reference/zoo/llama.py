@@ -46,7 +46,6 @@ LLAMA3_SCALING = {
     "rope_type": "llama3",
 }
 
-_QWEN_SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 _BARE_WORDS = ("yes", "no", "system", "user", "assistant")
 
 
@@ -56,13 +55,25 @@ class Kind:
 
     name: str  # of the classes
     model_type: str
+    special_tokens: tuple[str, ...]
+    begin: str  # one of these
+    end: str
     head_dim: int = HEAD_DIM
     biases: bool = False  # of queries, keys and values
     qk_norm: bool = False
-    special_tokens: tuple[str, ...] = ("<s>", "</s>", "<unk>")
 
-    def tokenizer(self) -> Tokenizer:
-        return byte_level([], list(self.special_tokens), _BARE_WORDS)
+    def tokenizer(self, frame: str = "$A") -> Tokenizer:
+        """`frame`: what is around a text ($A)."""
+        tokenizer = byte_level([], list(self.special_tokens), _BARE_WORDS)
+        around = [token for token in frame.split() if token != "$A"]
+        if around:
+            second = " ".join(f"{token}:1" for token in frame.replace("$A", "$B").split())
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=frame,
+                pair=f"{frame} {second}",
+                special_tokens=[(token, tokenizer.token_to_id(token)) for token in around],
+            )
+        return tokenizer
 
     def backbone(
         self,
@@ -70,23 +81,15 @@ class Kind:
         architecture: str,
         entries: Mapping[str, Any],
         prefix: str = "",
-        appends: str | None = None,  # the special token that ends each text
+        frame: str = "$A",
     ) -> Backbone:
-        tokenizer = self.tokenizer()
-        ids = {token: tokenizer.token_to_id(token) for token in self.special_tokens}
-        if appends:
-            tokenizer.post_processor = processors.TemplateProcessing(
-                single=f"$A {appends}",
-                pair=f"$A {appends} $B:1 {appends}:1",
-                special_tokens=[(appends, ids[appends])],
-            )
-        end = self.special_tokens[-1 if self.model_type == "mistral" else 0]
+        tokenizer = self.tokenizer(frame)
         config = {
             "architectures": [architecture],
             "attention_bias": False,
             "attention_dropout": 0.0,
-            "bos_token_id": ids[self.special_tokens[0]],
-            "eos_token_id": ids[end],
+            "bos_token_id": tokenizer.token_to_id(self.begin),
+            "eos_token_id": tokenizer.token_to_id(self.end),
             "hidden_act": "silu",
             "hidden_size": HIDDEN,
             "initializer_range": 0.02,
@@ -96,7 +99,7 @@ class Kind:
             "num_attention_heads": HEADS,
             "num_hidden_layers": LAYERS,
             "num_key_value_heads": KEY_VALUE_HEADS,
-            "pad_token_id": ids[end],
+            "pad_token_id": tokenizer.token_to_id(self.end),
             "rms_norm_eps": 1e-2,
             "tie_word_embeddings": True,
             "torch_dtype": "float32",
@@ -112,8 +115,9 @@ class Kind:
         tokenizer_config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": MAX_TOKENS,
-            "eos_token": end,
-            "pad_token": end,
+            "bos_token": self.begin,
+            "eos_token": self.end,
+            "pad_token": self.end,
         }
         return Backbone(config, tensors, tokenizer, tokenizer_config)
 
@@ -143,10 +147,14 @@ class Kind:
         return tensors | parameters.norm(f"{prefix}norm", HIDDEN, bias=False)
 
 
-QWEN3 = Kind("Qwen3", "qwen3", qk_norm=True, special_tokens=tuple(_QWEN_SPECIALS))
-QWEN2 = Kind("Qwen2", "qwen2", HIDDEN // HEADS, True, special_tokens=tuple(_QWEN_SPECIALS))
-MISTRAL_KIND = Kind("Mistral", "mistral", special_tokens=("<unk>", "<s>", "</s>"))
-LLAMA = Kind("Llama", "llama", special_tokens=("<|begin_of_text|>", "<|end_of_text|>"))
+_QWEN_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
+_QWEN = {"special_tokens": _QWEN_TOKENS, "begin": "<|endoftext|>", "end": "<|endoftext|>"}
+_LLAMA_TOKENS = ("<|begin_of_text|>", "<|end_of_text|>")
+
+QWEN3 = Kind("Qwen3", "qwen3", **_QWEN, qk_norm=True)
+QWEN2 = Kind("Qwen2", "qwen2", **_QWEN, head_dim=HIDDEN // HEADS, biases=True)
+MISTRAL = Kind("Mistral", "mistral", ("<unk>", "<s>", "</s>"), begin="<s>", end="</s>")
+LLAMA = Kind("Llama", "llama", _LLAMA_TOKENS, begin=_LLAMA_TOKENS[0], end=_LLAMA_TOKENS[1])
 
 QWEN_BEFORE_5 = {
     "max_window_layers": LAYERS,
@@ -176,17 +184,15 @@ def body(
     suffix: str,
     entries: Mapping[str, Any],
     prefix: str = "",
-    appends: str | None = None,
+    frame: str = "$A",
 ) -> Callable[[Parameters], Backbone]:
     """`suffix` ends the name of the class: Model, ForCausalLM, ForSequenceClassification."""
-    return lambda parameters: kind.backbone(
-        parameters, kind.name + suffix, entries, prefix, appends
-    )
+    return lambda parameters: kind.backbone(parameters, kind.name + suffix, entries, prefix, frame)
 
 
 CHECKPOINTS: Mapping[str, Checkpoint] = {
     "qwen3-last": Checkpoint(
-        body(QWEN3, "ForCausalLM", QWEN_BEFORE_5, appends="<|endoftext|>"),
+        body(QWEN3, "ForCausalLM", QWEN_BEFORE_5, frame="$A <|endoftext|>"),
         LAST,
         mutants=BLOCK | QK_NORM | CAUSAL | BEFORE_5 | LAST_POOLED,
         prompts={"query": QUERY_PROMPT, "document": ""},
@@ -198,7 +204,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
         shards=2,
     ),
     "qwen2-last": Checkpoint(
-        body(QWEN2, "Model", QWEN_SINCE_5, appends="<|endoftext|>"),
+        body(QWEN2, "Model", QWEN_SINCE_5, frame="$A <|endoftext|>"),
         LAST,
         mutants=BLOCK | BIASES | CAUSAL | SINCE_5 | LAST_POOLED,
     ),
@@ -208,12 +214,12 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
         mutants=BLOCK | BIASES | CAUSAL | BEFORE_5,
     ),
     "mistral-last": Checkpoint(
-        body(MISTRAL_KIND, "Model", MISTRAL_BEFORE_5, appends="</s>"),
+        body(MISTRAL, "Model", MISTRAL_BEFORE_5, frame="<s> $A </s>"),
         LAST,
         mutants=BLOCK | NO_QK_NORM | CAUSAL | mistral(WINDOW) | LAST_POOLED,
     ),
     "llama-last": Checkpoint(
-        body(LLAMA, "Model", LLAMA_SINCE_5, appends="<|end_of_text|>"),
+        body(LLAMA, "Model", LLAMA_SINCE_5, frame="<|begin_of_text|> $A <|end_of_text|>"),
         LAST[:2],
         mutants=BLOCK | NO_QK_NORM | CAUSAL | scaled(LLAMA3_SCALING, 500000.0) | LAST_POOLED,
     ),

@@ -106,6 +106,15 @@ def layer_norm(width: int) -> Module:
     )
 
 
+def splade_pooling(strategy: str, activation: str, width: int | None = None) -> Module:
+    config = {
+        "pooling_strategy": strategy,
+        "activation_function": activation,
+        "word_embedding_dimension": width,
+    }
+    return lambda _: Written("sentence_transformers.sparse_encoder.models.SpladePooling", config)
+
+
 def normalize(_: Parameters) -> Written:
     return Written("sentence_transformers.models.Normalize")
 
@@ -149,3 +158,13 @@ def dense_6(
         config,
         parameters.linear("linear", inputs, outputs),
     )
+
+
+def splade_pooling_6(strategy: str, activation: str) -> Module:
+    config = {
+        "pooling_strategy": strategy,
+        "activation_function": activation,
+        "embedding_dimension": None,
+    }
+    path = "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"
+    return lambda _: Written(path, config)

@@ -20,6 +20,8 @@ from reference.zoo.modules import (
     dense_6,
     normalize,
     pooling,
+    splade_pooling,
+    splade_pooling_6,
     transformer,
     transformer_6,
 )
@@ -88,11 +90,6 @@ def _normalize_tokens(_: Parameters) -> Written:
     )
 
 
-def _splade_pooling(strategy: str, activation: str, class_path: str) -> Module:
-    config = {"pooling_strategy": strategy, "activation_function": activation}
-    return lambda _: Written(class_path, config | {"word_embedding_dimension": None})
-
-
 _COLBERT = {
     "model_type": "ColBERT",
     "query_prefix": "[Q] ",
@@ -110,8 +107,6 @@ _LM_HEAD = _ATTENTION | {
     "no bias of the decoder": Mutant(r"cls\.predictions\.bias"),
 }
 _BGE_M3: tuple[Module, ...] = (transformer(MAX_TOKENS), pooling("cls_token", HIDDEN), normalize)
-_SPLADE = "sentence_transformers.sparse_encoder.models.SpladePooling"
-_SPLADE_6 = "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"
 _PPLX = BIDIRECTIONAL["pplx-mean"]
 
 CHECKPOINTS: Mapping[str, Checkpoint] = {
@@ -140,7 +135,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
         _bert_lm,
         (
             transformer(MAX_TOKENS, "sparse_encoder.models.MLMTransformer"),
-            _splade_pooling("max", "relu", _SPLADE),
+            splade_pooling("max", "relu"),
         ),
         answer="sparse",
         settings={"model_type": "SparseEncoder", "similarity_fn_name": "dot"},
@@ -155,7 +150,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
         _bert_lm,
         (
             transformer_6("fill-mask", "token_embeddings", "logits"),
-            _splade_pooling("sum", "log1p_relu", _SPLADE_6),
+            splade_pooling_6("sum", "log1p_relu"),
         ),
         answer="sparse",
         settings={"model_type": "SparseEncoder", "similarity_fn_name": "dot"},

