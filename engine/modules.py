@@ -10,6 +10,7 @@ from checkpoint.spec import Module
 from engine.activation import module_activation
 from engine.errors import CheckpointError
 from engine.linear import PlainLinear
+from engine.norm import LayerNorm
 from engine.weights import Weights
 
 Layer = Callable[[Tensor], Tensor]  # [N, in] -> [N, out], float32
@@ -80,17 +81,11 @@ def _load_layer_norm(module: Module, width: int) -> tuple[Layer, int]:
             f"{module.directory.name} norms {dimension} features, but gets {width}"
         )
     weights = Weights([module.directory / "model.safetensors"])
-    layer = layer_norm(
+    layer = LayerNorm(
         weights.take("norm.weight", width), weights.take("norm.bias", width), _LAYER_NORM_EPS
     )
     weights.finish()
     return layer, width
-
-
-def layer_norm(weight: Tensor, bias: Tensor | None, eps: float) -> Layer:
-    return partial(
-        F.layer_norm, normalized_shape=tuple(weight.shape), weight=weight, bias=bias, eps=eps
-    )
 
 
 def _load_normalize(_: Module, width: int) -> tuple[Layer, int]:

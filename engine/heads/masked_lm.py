@@ -6,7 +6,7 @@ from torch import Tensor
 
 from engine.heads.head import Backbone
 from engine.linear import Linear
-from engine.modules import Layer, layer_norm
+from engine.norm import LayerNorm, Norm
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ MODERNBERT_LM = MlmHead(
 @dataclass(frozen=True, eq=False)
 class MaskedLm:
     dense: Linear  # the activation is its own
-    norm: Layer
+    norm: Norm
     decoder: Linear
 
     def states(self, hidden: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def load_masked_lm(backbone: Backbone, names: MlmHead) -> MaskedLm:
         "gelu" if names.hidden_act is None else config.get(names.hidden_act, "gelu"),
     )
     norm_bias = _bias(backbone, names.norm, names.norm_bias)
-    norm = layer_norm(
+    norm = LayerNorm(
         weights.take(f"{names.norm}.weight", width).to(kernels.dtype),
         None if norm_bias is None else norm_bias.to(kernels.dtype),
         config[names.eps] if isinstance(names.eps, str) else names.eps,

@@ -9,7 +9,7 @@ from engine.errors import CheckpointError
 from engine.heads.head import Backbone, LoadHead
 from engine.heads.pooled import PooledHead
 from engine.linear import PlainLinear
-from engine.modules import layer_norm
+from engine.norm import LayerNorm
 
 
 def classifier(dense: str, activation: Activation, output: str) -> LoadHead:
@@ -40,7 +40,7 @@ def load_modernbert_classifier(backbone: Backbone) -> PooledHead:
         weights.take("head.dense.bias", width) if config.get("classifier_bias") else None,
         hidden_activation(config.get("classifier_activation", "gelu")),
     )
-    norm = layer_norm(
+    norm = LayerNorm(
         weights.take("head.norm.weight", width),
         weights.take("head.norm.bias", width) if config.get("norm_bias") else None,
         config.get("norm_eps", 1e-5),
