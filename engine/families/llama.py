@@ -108,12 +108,10 @@ def _read_layers(config: Config, kind: _Kind, causal: bool) -> tuple[Layer, ...]
         types = list(layer_types_of(config, types))
     if "sliding_attention" not in types:
         return (Layer(causal, rope=rope),) * layers
-    if not causal:
-        raise CheckpointError("config.json: sliding_window without causal attention is not known")
     kinds = {
         "full_attention": Layer(causal, rope=rope),
-        # So many tokens are seen, and the token itself is one of them.
-        "sliding_attention": Layer(causal, required(config, "sliding_window") - 1, rope),
+        # So many tokens are seen, the token itself included; so many to each side if not causal.
+        "sliding_attention": Layer(causal, required(config, "sliding_window") - causal, rope),
     }
     return tuple(kinds[layer_type] for layer_type in types)
 
