@@ -8,6 +8,18 @@ _TEXT: Schema = {"type": "string"}
 _IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _BOOLEAN: Schema = {"type": "boolean", "nullable": True}
 _COUNT: Schema = {"type": "integer", "minimum": 0, "nullable": True}
+_TEXT_OR_NULL: Schema = {"type": "string", "nullable": True}
+
+
+def _choice(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values), "nullable": True}
+
+
+_PROMPTS: Schema = {
+    **dict.fromkeys(("prompt", "prompt_name", "instruction", "input_type"), _TEXT_OR_NULL),
+    "truncate": {"oneOf": [{"type": "boolean"}, _choice("NONE", "START", "END")]},
+    "truncation_direction": _choice("left", "right"),
+}
 
 _ERROR: Schema = {
     "type": "object",
@@ -95,16 +107,14 @@ EMBEDDINGS = _operation(
                     {"type": "array", "items": _IDS, "minItems": 1, "maxItems": 2048},
                 ]
             },
-            "encoding_format": {"type": "string", "enum": ["float", "base64"], "nullable": True},
+            "encoding_format": _choice("float", "base64", "base64_int8", "base64_binary"),
+            "output_dtype": _choice("float", "int8", "uint8", "binary", "ubinary"),
+            "bitorder": _choice("big", "little"),
             "dimensions": {"type": "integer", "minimum": 1, "nullable": True},
             "normalize": _BOOLEAN,
-            "truncate": _BOOLEAN,
-            "token_input": {
-                "type": "string",
-                "enum": ["cl100k_decode", "native", "reject"],
-                "nullable": True,
-            },
-            "user": {"type": "string", "nullable": True},
+            **_PROMPTS,
+            "token_input": _choice("cl100k_decode", "native", "reject"),
+            "user": _TEXT_OR_NULL,
         },
         "model",
         "input",
@@ -153,6 +163,8 @@ RERANK = _operation(
             "rank_fields": {"type": "array", "items": _TEXT, "nullable": True},
             "max_tokens_per_doc": _COUNT,
             "truncation": _BOOLEAN,
+            "truncation_direction": _choice("left", "right"),
+            "instruction": _TEXT_OR_NULL,
             "raw_scores": _BOOLEAN,
         },
         "query",
