@@ -35,6 +35,18 @@ class Family:
 
 _OVERFLOWS = {"float16": "its activations leave float16's range and the vectors become NaN"}
 
+# Of transformers, which sees both ways with the same classes where config.json says so.
+_LLAMA_EMBED = ("LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model")
+_LLAMA_SCORE = ("Qwen2ForSequenceClassification", "Qwen3ForSequenceClassification")
+_LLAMA_CAUSAL_LM = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+)
+_LLAMA_TEMPLATES = {"Qwen3ForCausalLM": QWEN3_RERANKER}
+
+# An architecture of two families is of the first, unless its config.json says otherwise.
 FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
@@ -98,20 +110,23 @@ FAMILIES: Mapping[str, Family] = {
         Family(
             "llama",
             model_types=("llama", "mistral", "qwen2", "qwen3"),
-            embed=("LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model"),
-            score=("Qwen2ForSequenceClassification", "Qwen3ForSequenceClassification"),
-            causal_lm=(
-                "LlamaForCausalLM",
-                "MistralForCausalLM",
-                "Qwen2ForCausalLM",
-                "Qwen3ForCausalLM",
-            ),
-            templates={"Qwen3ForCausalLM": QWEN3_RERANKER},
+            embed=_LLAMA_EMBED,
+            score=_LLAMA_SCORE,
+            causal_lm=_LLAMA_CAUSAL_LM,
+            templates=_LLAMA_TEMPLATES,
         ),
-        Family(  # besides these, any of `llama` that says it is not causal
+        Family(
             "llama_bidirectional",
             model_types=("bidirectional_pplx_qwen3", "llama_bidirec"),
-            embed=("PPLXQwen3Model", "PPLXQwen3ContextualModel", "LlamaBidirectionalModel"),
+            embed=(
+                "PPLXQwen3Model",
+                "PPLXQwen3ContextualModel",
+                "LlamaBidirectionalModel",
+                *_LLAMA_EMBED,
+            ),
+            score=_LLAMA_SCORE,
+            causal_lm=_LLAMA_CAUSAL_LM,
+            templates=_LLAMA_TEMPLATES,
             refused_dtypes={"bidirectional_pplx_qwen3": _OVERFLOWS},
         ),
         Family(

@@ -1,9 +1,14 @@
 """The files of an embedder and of a reranker, as a checkpoint on disk has them; no real weights."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from checkpoint.families import Family
+from checkpoint.spec import ModelFiles, ModelSpec
+
+Read = Callable[..., tuple[ModelSpec, ModelFiles]]
 
 BERT: Mapping[str, Any] = {
     "architectures": ["BertModel"],
@@ -23,6 +28,17 @@ CROSS_ENCODER: Mapping[str, Any] = {
     "architectures": ["BertForSequenceClassification"],
     "id2label": {"0": "LABEL_0"},
 }
+
+
+def own_config(family: Family, architecture: str) -> dict[str, Any]:
+    """config.json of an architecture, with the sizes of `BERT` under the family's own keys."""
+    return {
+        "architectures": [architecture],
+        family.hidden_size[-1]: 32,
+        family.positions[0]: 64,
+        "vocab_size": 100,
+        "pad_token_id": 0,
+    }
 
 
 def module(kind: str, path: str = "") -> dict[str, str]:

@@ -1,9 +1,12 @@
 """Small tokenizers of every kind, built on the spot."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from checkpoint_files import EMBEDDER, Read, write_files
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -14,7 +17,27 @@ from tokenizers import (
     trainers,
 )
 
-from checkpoint.find import DEFAULT_MODEL, find_model
+from checkpoint.find import DEFAULT_MODEL, FoundModel, find_model
+from checkpoint.read import ReadOptions, read_model
+from checkpoint.spec import ModelFiles, ModelSpec
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """read_model on an embedder (or another base) with some files replaced or left out."""
+
+    def read(
+        changes: Mapping[str, Any] | None = None,
+        base: Mapping[str, Any] = EMBEDDER,
+        model_id: str = "org/tiny",
+        **options: Any,
+    ) -> tuple[ModelSpec, ModelFiles]:
+        write_files(tmp_path, {**base, **(changes or {})})
+        return read_model(
+            FoundModel(model_id, tmp_path, "commit", ("tiny",)), ReadOptions(**options)
+        )
+
+    return read
 
 
 @pytest.fixture(scope="session")
@@ -81,3 +104,41 @@ def tokenizer_jsons(
         "unigram": unigram_json,
         "bare": bare_json,
     }
+
+
+@pytest.fixture(scope="session")
+def chat_json() -> bytes:
+    """Byte-level BPE of Qwen's kind: nothing around a text, chat tokens that are special or not."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["user system <Query>: the quick brown fox 日本"] * 2, trainer)
+    tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer.to_str().encode()
+
+
+@pytest.fixture(scope="session")
+def byte_fallback_json() -> bytes:
+    """SentencePiece BPE of Gemma's kind: bytes for characters that are in no piece."""
+    pieces = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    pieces += ["▁", *"abcdefghijklmnopqrstuvwxyz"]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    bpe = models.BPE(ids, [], unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    tokenizer = Tokenizer(bpe)
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=[("<bos>", 2), ("<eos>", 1)]
+    )
+    tokenizer.add_special_tokens(pieces[:4])
+    return tokenizer.to_str().encode()
