@@ -67,15 +67,12 @@ MODERNBERT_LM = MlmHead(
 class MaskedLm:
     dense: Linear  # the activation is its own
     norm: Norm
-    decoder: Linear
+    decoder: Linear  # [T, H] -> [T, V]
+    vocabulary: int  # V
 
     def states(self, hidden: Tensor) -> Tensor:
         """[T, H] -> [T, H], what the decoder reads."""
         return self.norm(self.dense(hidden))
-
-    def logits(self, states: Tensor) -> Tensor:
-        """[..., H] -> [..., V]"""
-        return self.decoder(states.reshape(-1, states.size(-1))).view(*states.shape[:-1], -1)
 
 
 def load_masked_lm(backbone: Backbone, names: MlmHead) -> MaskedLm:
@@ -92,7 +89,8 @@ def load_masked_lm(backbone: Backbone, names: MlmHead) -> MaskedLm:
         None if norm_bias is None else norm_bias.to(kernels.dtype),
         config[names.eps] if isinstance(names.eps, str) else names.eps,
     )
-    return MaskedLm(dense, norm, kernels.linear(*_decoder(backbone, names)))
+    weight, bias = _decoder(backbone, names)
+    return MaskedLm(dense, norm, kernels.linear(weight, bias), weight.size(0))
 
 
 def _bias(backbone: Backbone, name: str, key: str | None) -> Tensor | None:

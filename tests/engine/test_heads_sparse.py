@@ -1,5 +1,6 @@
 """Sparse vectors: the masked LM's as SPLADE pools them, and bge-m3's lexical weights."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from engine.heads.lexical import load_lexical_head
 from engine.heads.masked_lm import MlmHead
 from engine.heads.splade import load_splade_head
 
-LENGTHS = [7, 1, 40, 7, 600, 3]  # 600: more than are computed at a time
+LENGTHS = [7, 1, 40, 7, 300, 3, 40, 7]
 NAMES = MlmHead(
     dense="mlm.dense",
     norm="mlm.norm",
@@ -36,6 +37,7 @@ TENSORS = random_tensors(
     mlm__bias=(VOCABULARY,),
     words__weight=(VOCABULARY, WIDTH),
 )
+POOLED = {"max": lambda weights: weights.amax(0), "sum": lambda weights: weights.sum(0)}
 POOLING = Module("SpladePooling", Path("1_SpladePooling"), {})
 
 
@@ -95,6 +97,18 @@ def test_splade_weights_are_those_of_the_definition(
     assert (expected == 0).any()
 
 
+@pytest.mark.parametrize("chunk_tokens", [1, 7, 20, 64, 300, 1000])
+@pytest.mark.parametrize("strategy", ["max", "sum"])
+def test_weights_do_not_depend_on_what_is_computed_at_a_time(
+    strategy: str, chunk_tokens: int, tmp_path: Path
+) -> None:
+    head = load_splade_head(backbone(tmp_path, TENSORS, CONFIG), NAMES, pooling(strategy, "relu"))
+    hidden = HiddenStates.random(LENGTHS, kind="sparse")
+    answer = hidden.answered(replace(head, chunk_tokens=chunk_tokens))
+    weights = hidden.expected(lambda s: POOLED[strategy](logits(s).relu().log1p()))
+    np.testing.assert_allclose(dense(answer, len(LENGTHS)), weights, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("tied", "decoder"), [(None, "words"), (True, "words"), (False, "mlm.decoder")]
 )
@@ -125,7 +139,16 @@ def test_broken_sequence_is_that_one_alone(tmp_path: Path) -> None:
     head = load_splade_head(backbone(tmp_path, TENSORS, CONFIG), NAMES, None)
     hidden = HiddenStates.random(LENGTHS, kind="sparse")
     hidden.sequences[3][2] = torch.nan
-    assert hidden.answered(head).finite.tolist() == [True, True, True, False, True, True]
+    assert hidden.answered(head).finite.tolist() == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_sequence_without_a_weight_has_no_entry(tmp_path: Path) -> None:
