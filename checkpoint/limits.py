@@ -65,6 +65,8 @@ def _read_positions(where: Path, config: Mapping[str, Any], keys: Sequence[str])
 def _most(where: Path, config: Mapping[str, Any], family: Family, positions: int) -> int:
     if family.most_positions is None or config.get(family.most_positions) is None:
         return positions
+    if config.get("rotary_scaling_factor") is not None:
+        return positions  # beyond them, each sequence would have a rotation of its own
     return max(positions, _read_positions(where, config, [family.most_positions]))
 
 

@@ -117,6 +117,9 @@ def test_nomic_goes_beyond_its_training_only_when_told_to(read: Read) -> None:
         assert (spec.max_tokens, spec.max_tokens_source) == (tokens, "--max-input-tokens")
     with pytest.raises(CheckpointError, match="8192 positions"):
         read({"config.json": NOMIC}, max_input_tokens=8193)
+    scaled = {**NOMIC, "rotary_scaling_factor": 2}
+    with pytest.raises(CheckpointError, match="2048 positions"):
+        read({"config.json": scaled}, max_input_tokens=4096)
 
 
 def test_nomic_in_the_style_of_transformers_has_one_limit(read: Read) -> None:
