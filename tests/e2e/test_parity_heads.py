@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from reference.archive import Reference
 from reference.pipeline import Sequences, normalised
+from reference.zoo import checkpoint as files
 from reference.zoo import values
 from reference.zoo.checkpoint import Checkpoint
 from reference.zoo.registry import GROUPS
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from checkpoint.find import find_model
 from checkpoint.read import ReadOptions, read_model
@@ -104,6 +105,7 @@ def convert_pickles(directory: Path) -> None:
     """bge-m3's heads, as an operator converts them: the engine reads no pickle."""
     for path in directory.glob("*_linear.pt"):
         save_file(torch.load(path, weights_only=True), path.with_suffix(".safetensors"))
+        path.unlink()
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +184,31 @@ def test_answer_does_not_depend_on_its_batch(
     assert np.abs(alone - expected).max() <= served.checkpoint.tolerance
 
 
+def misses(name: str, directory: Path) -> bool:
+    """By ten times the tolerance."""
+    reference = values.read(values.GROUP_OF[name])
+    served = Served.load(name, directory)
+    inputs = Inputs.stored(reference, f"{name}/sequences", served.spec)
+    rows = served.rows(inputs, batches_of(len(inputs.sequences)))
+    distance = np.abs(rows - reference.arrays[f"{name}/sequences/rows"]).max()
+    return bool(distance >= 10 * served.checkpoint.tolerance)
+
+
 @pytest.mark.parametrize(("original", "detail"), MUTANTS)
 def test_wrong_detail_would_be_noticed(original: str, detail: str, tmp_path: Path) -> None:
-    reference = values.read(values.GROUP_OF[original])
-    directory = values.write_mutant(original, detail, tmp_path / original)
-    served = Served.load(original, directory)
-    inputs = Inputs.stored(reference, f"{original}/sequences", served.spec)
-    rows = served.rows(inputs, batches_of(len(inputs.sequences)))
-    expected = reference.arrays[f"{original}/sequences/rows"]
-    assert np.abs(rows - expected).max() >= 10 * served.checkpoint.tolerance
+    assert misses(original, values.write_mutant(original, detail, tmp_path / original))
+
+
+@pytest.mark.parametrize(
+    ("original", "head"),
+    [("bge-m3-lexical", "sparse_linear"), ("bge-m3-multi-vectors", "colbert_linear")],
+)
+def test_lost_bias_of_a_head_beside_the_modules_would_be_noticed(
+    original: str, head: str, tmp_path: Path
+) -> None:
+    files.write(original, CHECKPOINTS[original], tmp_path)
+    convert_pickles(tmp_path)
+    tensors = load_file(tmp_path / f"{head}.safetensors")
+    tensors["bias"] = torch.zeros_like(tensors["bias"])
+    save_file(tensors, tmp_path / f"{head}.safetensors")
+    assert misses(original, tmp_path)
