@@ -52,7 +52,7 @@ def _types(step: Any) -> Iterator[str]:
 
 
 def _alphabet() -> Mapping[int, str]:
-    """How GPT-2's vocabulary, and each of its kind, writes a byte: as itself where one can see it."""
+    """How vocabularies of GPT-2's kind write a byte: as itself where one can see it."""
     seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in seen]
     return {byte: chr(byte) for byte in seen} | {b: chr(256 + n) for n, b in enumerate(hidden)}

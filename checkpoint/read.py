@@ -59,14 +59,10 @@ def read_model(
     family = family_of(where, config, known.family if known else None)
     vocab_size = _positive(where, config, "vocab_size")
     outline = read_outline(chain, _positive(where, config, *family.hidden_size), vocab_size)
-    tokenizer = read_tokenizer(directory)
     answer = _answer(found, chain, outline, family, options.task)
     limit = token_limit(directory, config, family, options.max_input_tokens)
-    prompts, default_prompt = _prompts(found.directory, _same_family(known, family))
-    if answer.task == "score" and default_prompt:
-        raise UnsupportedCheckpoint(
-            f"{found.directory}: a default prompt of pairs is not supported"
-        )
+    known = _same_family(known, family)
+    prompts, default_prompt = _prompts(found.directory, answer.task, known)
     spec = ModelSpec(
         id=found.id,
         task=answer.task,
@@ -75,10 +71,10 @@ def read_model(
         max_tokens=limit.tokens,
         max_tokens_source=limit.source,
         vocab_size=vocab_size,
-        tokenizer_sha256=hashlib.sha256(tokenizer).hexdigest(),
+        tokenizer_sha256=hashlib.sha256(read_tokenizer(directory)).hexdigest(),
         revision=found.revision,
         aliases=found.aliases,
-        matryoshka=_matryoshka(options, config, _same_family(known, family), outline.dim),
+        matryoshka=_matryoshka(options, config, known, outline.dim),
         pooling=outline.pooling,
         normalizes=outline.normalizes,
         include_prompt=outline.include_prompt,
@@ -91,10 +87,15 @@ def read_model(
         score_tokens=answer.score_tokens,
         token_input=options.token_input,
     )
+    return spec, ModelFiles(directory, config, chain.modules, _weights(chain))
+
+
+def _weights(chain: Chain) -> tuple[Path, ...]:
+    """The Transformer's. Missing ones of other modules are known before anything is loaded."""
     for module in chain.modules:
         if module.kind in ("Dense", "LayerNorm"):
-            find_weights(module.directory)  # missing ones are known before anything is loaded
-    return spec, ModelFiles(directory, config, chain.modules, find_weights(directory))
+            find_weights(module.directory)
+    return find_weights(chain.modules[0].directory)
 
 
 def _positive(where: Path, config: Mapping[str, Any], *keys: str) -> int:
@@ -177,7 +178,9 @@ def _same_family(known: KnownModel | None, family: Family) -> KnownModel | None:
     return known if known is not None and known.family == family.name else None
 
 
-def _prompts(directory: Path, known: KnownModel | None) -> tuple[Mapping[str, str], str | None]:
+def _prompts(
+    directory: Path, task: Task, known: KnownModel | None
+) -> tuple[Mapping[str, str], str | None]:
     """The checkpoint's prompts, or the built-in ones of a known model that came without."""
     path = directory / "config_sentence_transformers.json"
     config = read_object(path) if path.is_file() else {}
@@ -187,6 +190,8 @@ def _prompts(directory: Path, known: KnownModel | None) -> tuple[Mapping[str, st
     default = config.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise UnsupportedCheckpoint(f"{path}: default_prompt_name {default!r} is not in prompts")
+    if default is not None and task == "score" and prompts[default]:
+        raise UnsupportedCheckpoint(f"{path}: a default prompt of pairs is not supported")
     # sentence-transformers writes empty ones of its own accord.
     if not any(prompts.values()) and known is not None and known.prompts:
         prompts = known.prompts

@@ -58,6 +58,11 @@ def test_roberta_without_a_padding_id_is_refused(read: Read) -> None:
         read({"config.json": {**XLM_ROBERTA, "pad_token_id": None}})
 
 
+def test_table_that_padding_uses_up_leaves_no_position(read: Read) -> None:
+    with pytest.raises(UnsupportedCheckpoint, match="leaves no position"):
+        read({"config.json": {**XLM_ROBERTA, "max_position_embeddings": 2}})
+
+
 @pytest.mark.parametrize("tokens", [16, 48, 64])
 def test_operator_may_move_the_limit_within_the_positions(read: Read, tokens: int) -> None:
     files = {"sentence_bert_config.json": {"max_seq_length": 32}}

@@ -138,6 +138,7 @@ def test_dense_sets_the_dimension(read: Read, tmp_path: Path) -> None:
         ({"out_features": None}, "out_features"),
         ({"module_input_name": "token_embeddings"}, "not supported in this order"),
         ({"module_output_name": "logits"}, "Dense:logits"),
+        ({"module_input_name": "pooler_output"}, "Dense:pooler_output"),
         ({"module_output_name": "scores"}, "not supported in this order"),  # a Normalize follows
     ],
 )

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from checkpoint.spec import ModelSpec
 
@@ -16,6 +17,7 @@ SPEC = ModelSpec(
     matryoshka=(2, 1),
     pooling="cls",
     calibration=((-1.0, 1.0), (-0.5, 0.5)),
+    score_tokens=(7, 9),
     prompts={"query": "ask: "},
     runtime={"device": "cpu"},
 )
@@ -23,6 +25,8 @@ SPEC = ModelSpec(
 
 def test_spec_survives_its_announcement() -> None:
     assert ModelSpec.from_json(SPEC.to_json()) == SPEC
+    plain = replace(SPEC, calibration=None, score_tokens=None)
+    assert ModelSpec.from_json(plain.to_json()) == plain
 
 
 def test_fields_of_a_newer_worker_are_left_out() -> None:

@@ -150,3 +150,4 @@ def test_prompt_is_counted_as_the_reference_counts_it(
     counted = references["poolings"].arrays[f"{name}/texts/prompt_tokens"]
     prompt = prompt_of(spec, PromptChoice(use="search_query"))
     assert set(counted.tolist()) == {tokenizer.prompt_tokens(prompt)}
+    assert tokenizer.prompt_tokens("") == 0
