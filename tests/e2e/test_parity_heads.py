@@ -145,6 +145,15 @@ def batches_of(count: int) -> list[list[int]]:
     return [order[start : start + 24] for start in range(0, count, 24)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Layers this small gain nothing from more, and wait for them where cores are shared."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module", params=CHECKPOINTS)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
