@@ -11,7 +11,7 @@ from api.access import authenticate
 from api.context import RequestContext
 from api.errors import INTERNAL_MESSAGE, ApiError
 from auth.authenticator import Authenticator
-from observability.logs import get_logger
+from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from observability.request_id import is_loggable, new_id
 
@@ -57,8 +57,7 @@ class RequestMiddleware:
             await self._app(scope, receive, answer.send)
         except Exception as error:
             context.error_type = "server_error"
-            # The name alone: a message or a traceback may hold what the client sent.
-            get_logger().error("unhandled", error=type(error).__name__, **_place(error))
+            get_logger().error("unhandled", **place_of(error))
             if not answer.started:
                 response = error_response(ApiError("internal", INTERNAL_MESSAGE))
                 await response(scope, receive, answer.send)
@@ -123,13 +122,3 @@ class _Answer:
 
 def error_response(error: ApiError) -> Response:
     return Response(error.body(), error.row.status, error.headers(), "application/json")
-
-
-def _place(error: Exception) -> dict[str, Any]:
-    """Where an exception was raised: file and line, no values."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return {}
-    return {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}

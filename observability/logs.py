@@ -41,5 +41,19 @@ def get_logger() -> Logger:
     return structlog.get_logger()
 
 
+def place_of(error: BaseException) -> dict[str, Any]:
+    """What is told of an exception: its class and where it was raised.
+
+    No message and no traceback: they may hold what a client sent.
+    """
+    fields: dict[str, Any] = {"error": type(error).__name__}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None:
+        fields |= {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
+    return fields
+
+
 def _dumps(value: Any, default: Any = None, **_: Any) -> str:
     return orjson.dumps(value, default=default).decode()

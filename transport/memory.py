@@ -34,7 +34,9 @@ class _Entry:
 
 @dataclass(eq=False)
 class _Queue:
-    waiting: deque[_Entry] = field(default_factory=deque)
+    waiting: dict[Lane, deque[_Entry]] = field(
+        default_factory=lambda: {"online": deque(), "bulk": deque()}
+    )
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     tokens: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
     jobs: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
@@ -43,7 +45,8 @@ class _Queue:
 class MemoryTransport:
     """Both protocols at once. Not thread-safe: one event loop owns it."""
 
-    def __init__(self) -> None:
+    def __init__(self, bulk_age_s: float = 2.0) -> None:
+        self._bulk_age_s = bulk_age_s
         self._announced: dict[str, Announcement] = {}
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._outstanding: dict[str, _Entry] = {}
@@ -95,7 +98,7 @@ class MemoryTransport:
 
     async def receive(self, model: str, max_tokens: int, wait_s: float) -> list[Delivery]:
         queue = self._queues[model]
-        if not queue.waiting and wait_s > 0:
+        if not any(queue.waiting.values()) and wait_s > 0:
             queue.arrived.clear()
             try:
                 async with asyncio.timeout(wait_s):
@@ -105,18 +108,23 @@ class MemoryTransport:
         now_s = asyncio.get_running_loop().time()
         taken: list[Delivery] = []
         tokens = 0
-        while queue.waiting:
-            entry = queue.waiting[0]
-            if entry.answer.done():  # cancelled or expired: its tokens take nobody's budget
-                queue.waiting.popleft()
-                continue
-            if taken and tokens + entry.tokens > max_tokens:
+        while (lane := self._next_lane(queue, now_s)) is not None:
+            entry = queue.waiting[lane][0]
+            wanted = not entry.answer.done()  # else cancelled or expired: `renew` drops it
+            if wanted and tokens and tokens + entry.tokens > max_tokens:
                 break
-            queue.waiting.popleft()
-            tokens += entry.tokens
+            queue.waiting[lane].popleft()
+            tokens += entry.tokens if wanted else 0
             job = Job.decode(entry.payload)
             taken.append(Delivery(job, entry.deadline_s, now_s - entry.submitted_s))
         return taken
+
+    def _next_lane(self, queue: _Queue, now_s: float) -> Lane | None:
+        """Online first; bulk fills what is left, and is never kept waiting beyond its age."""
+        online, bulk = queue.waiting["online"], queue.waiting["bulk"]
+        if bulk and (not online or now_s - bulk[0].submitted_s > self._bulk_age_s):
+            return "bulk"
+        return "online" if online else None
 
     async def complete(self, delivery: Delivery, outcome: Outcome) -> None:
         entry = self._outstanding.get(delivery.job.job_id)
@@ -153,7 +161,7 @@ class MemoryTransport:
             answer=loop.create_future(),
         )
         queue = self._queues[job.model]
-        queue.waiting.append(entry)
+        queue.waiting[job.lane].append(entry)
         queue.tokens[job.lane] += job.tokens
         queue.jobs[job.lane] += 1
         queue.arrived.set()

@@ -38,6 +38,7 @@ class EngineThread:
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._running: set[asyncio.Future[StepOutput]] = set()
         self._progress_s = 0.0  # when a step last finished, or the first of a busy period came
+        self._watched_s = self._loop.time()
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._thread.start()
         self._watch()
@@ -110,9 +111,15 @@ class EngineThread:
     def _watch(self) -> None:
         if self.died.done():
             return
-        if self._running and self._loop.time() - self._progress_s > self.watchdog_s:
+        now_s, period_s = self._loop.time(), min(1.0, self.watchdog_s / 4)
+        overslept_s = now_s - self._watched_s - period_s
+        if overslept_s > period_s:
+            # The process itself was stopped, and the engine with it: that time does not count.
+            self._progress_s += overslept_s
+        self._watched_s = now_s
+        if self._running and now_s - self._progress_s > self.watchdog_s:
             self.declare_dead(f"no step finished for {self.watchdog_s:g} s")
-        self._loop.call_later(min(1.0, self.watchdog_s / 4), self._watch)
+        self._loop.call_later(period_s, self._watch)
 
 
 def _fail(answer: asyncio.Future[StepOutput], error: Exception) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from engine.batch import Batch
 from engine.lazy import StepOutput
+from observability.logs import get_logger, place_of
 from transport.messages import ErrorCode
 from worker.engine_thread import EngineDied
 
@@ -39,7 +40,8 @@ async def run_isolated(batch: Batch, run: Run) -> BatchOutput:
         output = await run(batch)
     except EngineDied:
         raise
-    except Exception:
+    except Exception as error:
+        get_logger().error("step_failed", sequences=batch.sequences, **place_of(error))
         if batch.sequences == 1:
             nothing = np.zeros((0, 0), np.float32)
             return BatchOutput(nothing, np.zeros(2, np.int32), failed={0: "engine_failed"})

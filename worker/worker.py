@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from checkpoint.spec import ModelSpec
 from engine.batch import Batch
-from observability.logs import get_logger
+from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from transport.messages import Job, JobError, JobResult
 from transport.protocols import Announcement, Delivery, JobConsumer
@@ -86,6 +86,7 @@ class Worker:
         self._batches.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # A defect of ours: its jobs would wait for ever, and the next batch may do the same.
+            get_logger().error("batch_lost", **place_of(error))
             self._thread.declare_dead(f"a batch was lost to {type(error).__name__}")
 
     async def _next_batch(self) -> list[Delivery]:

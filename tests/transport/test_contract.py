@@ -11,6 +11,7 @@ from transport.memory import MemoryTransport
 from transport.messages import Job, JobError, JobResult
 from transport.protocols import Delivery, JobClient, JobConsumer
 
+BULK_AGE_S = 0.2
 WaitUntil = Callable[..., Awaitable[None]]
 
 
@@ -18,7 +19,7 @@ WaitUntil = Callable[..., Awaitable[None]]
 async def sides(request: pytest.FixtureRequest) -> tuple[JobClient, JobConsumer]:
     """A client and a consumer of one transport, the model announced."""
     assert request.param == "memory"
-    transport = MemoryTransport()
+    transport = MemoryTransport(bulk_age_s=BULK_AGE_S)
     await transport.announce(make_announcement())
     return transport, transport
 
@@ -106,6 +107,33 @@ async def test_receive_stops_before_the_token_bound(
     second = await consumer.receive(MODEL, 100, 5.0)
     assert [len(first), len(second)] == [2, 1]
     for delivery in first + second:
+        await consumer.complete(delivery, make_result(delivery.job))
+    await asyncio.gather(*tasks)
+
+
+async def test_online_jobs_go_before_bulk_jobs(client: JobClient, consumer: JobConsumer) -> None:
+    tasks = [
+        await submit(client, make_job((5,), lane="bulk", job_id="b1")),
+        await submit(client, make_job((5,), lane="bulk", job_id="b2")),
+        await submit(client, make_job((5,), job_id="o1")),
+        await submit(client, make_job((5,), job_id="o2")),
+    ]
+    deliveries = await consumer.receive(MODEL, 1_000, 5.0)
+    assert [d.job.job_id for d in deliveries] == ["o1", "o2", "b1", "b2"]
+    for delivery in deliveries:
+        await consumer.complete(delivery, make_result(delivery.job))
+    await asyncio.gather(*tasks)
+
+
+async def test_bulk_job_is_not_kept_waiting_beyond_its_age(
+    client: JobClient, consumer: JobConsumer
+) -> None:
+    tasks = [await submit(client, make_job((5,), lane="bulk", job_id="old"))]
+    await asyncio.sleep(BULK_AGE_S * 1.5)  # the passing of time is the subject
+    tasks.append(await submit(client, make_job((5,), job_id="new")))
+    deliveries = await consumer.receive(MODEL, 1_000, 5.0)
+    assert [d.job.job_id for d in deliveries] == ["old", "new"]
+    for delivery in deliveries:
         await consumer.complete(delivery, make_result(delivery.job))
     await asyncio.gather(*tasks)
 

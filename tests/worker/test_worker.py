@@ -1,6 +1,7 @@
 """A worker over the in-memory transport with a fake engine."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import numpy as np
@@ -142,6 +143,7 @@ async def test_cancelled_job_never_reaches_the_engine(
     await asyncio.gather(*busy)
     await running.submit(78)
     assert all(77 not in batch.input_ids for batch in running.engine.batches)
+    assert running.value("cancelled_total") == 1
 
 
 async def test_expired_job_never_reaches_the_engine(
@@ -156,6 +158,7 @@ async def test_expired_job_never_reaches_the_engine(
     await asyncio.gather(*busy)
     await running.submit(78)
     assert all(77 not in batch.input_ids for batch in running.engine.batches)
+    assert running.value("expired_total") == 1
 
 
 async def test_kind_the_engine_does_not_know_is_invalid(running: Running) -> None:
@@ -210,6 +213,17 @@ async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: Running)
     running.transport.fail("engine_failed")
     with pytest.raises(JobError, match="engine_failed"):
         await job
+
+
+async def test_pause_of_the_whole_process_does_not_trip_the_watchdog(running: Running) -> None:
+    running.engine.gate.clear()
+    job = asyncio.create_task(running.submit(1))
+    await asyncio.sleep(0.06)
+    time.sleep(0.5)  # noqa: ASYNC251  as SIGSTOP does: the loop stands still too
+    await asyncio.sleep(0)
+    running.engine.gate.set()
+    await job
+    assert not running.thread.died.done()
 
 
 async def test_idle_worker_does_not_trip_the_watchdog(running: Running) -> None:
