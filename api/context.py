@@ -18,7 +18,7 @@ class RequestContext:
     started_s: float = field(default_factory=time.perf_counter)
     principal: Principal = ANONYMOUS
     model: str = NO_MODEL  # the resolved id, never what the client sent
-    lane: Lane = "online"
+    lane: Lane | None = None  # None: not asked for, the size of the request decides
     input_type: str | None = None  # of the header
     deadline_s: float = 0.0  # on the clock of time.perf_counter
     stages: dict[str, float] = field(default_factory=dict)  # seconds by stage

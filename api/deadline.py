@@ -26,12 +26,13 @@ def timeout_s(headers: Mapping[str, str], default_s: float, cap_s: float) -> flo
     return default_s
 
 
-def lane(headers: Mapping[str, str], of_key: Lane | None) -> Lane:
-    """The key's lane, else the header's, else online."""
+def asked_lane(headers: Mapping[str, str], of_key: Lane | None) -> Lane | None:
+    """The header's lane, else the key's; None: the size of the request decides."""
     asked = headers.get("x-florilege-lane")
     if asked is not None and asked not in get_args(Lane):
-        raise ApiError("invalid_value", "'x-florilege-lane' is 'online' or 'bulk'.")
-    return of_key or cast(Lane, asked or "online")
+        name = "x-florilege-lane"
+        raise ApiError("invalid_value", f"'{name}' is 'online' or 'bulk'.", name)
+    return cast(Lane | None, asked) or of_key
 
 
 def _positive(text: str) -> float | None:

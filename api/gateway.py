@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,14 @@ from api.admission import Refused, admit
 from api.catalog import Catalog, CatalogEntry
 from api.context import RequestContext
 from api.errors import ApiError
-from api.sharding import Shard, merge, split
+from api.sharding import Shard, ShardSize, merge, split
 from api.text_encoding import Tokenized
 from api.tokenization import TokenizerPool
 from checkpoint.spec import ModelSpec
 from checkpoint.tokenizer import TextTokenizer
 from observability.metrics import Metrics
 from observability.request_id import new_id
-from transport.messages import Job, JobError, JobResult, Kind
+from transport.messages import Job, JobError, JobResult, Kind, Lane
 from transport.protocols import JobClient
 
 Encode = Callable[[TextTokenizer], Tokenized]
@@ -31,6 +31,8 @@ class GatewayConfig:
     max_request_tokens: int = 1_048_576
     max_body_bytes: int = 26_214_400
     max_queue_s: float = 10.0
+    bulk_tokens: int = 32_768  # a larger request that asks for no lane is bulk
+    max_shard_sequences: int = 512  # what a worker batches at most
     timeout_s: float = 60.0
     max_timeout_s: float = 600.0
     tokenizer_threads: int = 2
@@ -72,9 +74,11 @@ class Gateway:
         with self._metrics.inflight.labels(spec.id).track_inprogress():
             entry = await self.catalog.entry(spec)
             tokenized = await self._tokenize(entry, encode, context)
-            await self._admit(spec, context)
-            shards = list(split(tokenized, spec.shard_tokens))
-            results = await self._submit_all(spec, kind, shards, context)
+            lane = context.lane or self._lane_of(context.tokens)
+            await self._admit(spec, lane, context)
+            size = ShardSize(spec.shard_tokens, self.config.max_shard_sequences)
+            shards = list(split(tokenized, size))
+            results = await self._submit_all(self._jobs(spec, kind, shards, lane), context)
             rows = merge(shards, results)
         self._count(spec, kind, context)
         return Answer(spec, rows, context.tokens, results[0].dtype)
@@ -122,22 +126,19 @@ class Gateway:
             raise ApiError("too_many_tokens", message)
         return tokenized
 
-    async def _admit(self, spec: ModelSpec, context: RequestContext) -> None:
-        backlog = await self._client.backlog(spec.id, context.lane)
+    def _lane_of(self, tokens: int) -> Lane:
+        return "bulk" if tokens > self.config.bulk_tokens else "online"
+
+    async def _admit(self, spec: ModelSpec, lane: Lane, context: RequestContext) -> None:
+        backlog = await self._client.backlog(spec.id, lane)
         try:
             admit(backlog, self.config.max_queue_s, context.left_s())
         except Refused as refused:
             self._metrics.shed.labels(spec.id, refused.reason).inc()
             raise JobError("overloaded", retry_after_s=refused.retry_after_s) from None
 
-    async def _submit_all(
-        self, spec: ModelSpec, kind: Kind, shards: Sequence[Shard], context: RequestContext
-    ) -> list[JobResult]:
-        submitted_s = time.perf_counter()
-        budget_ms = int(context.left_s() * 1000)
-        if budget_ms <= 0:
-            raise JobError("deadline")
-        jobs = [
+    def _jobs(self, spec: ModelSpec, kind: Kind, shards: Sequence[Shard], lane: Lane) -> list[Job]:
+        return [
             Job(
                 job_id=new_id("job_"),
                 model=spec.id,
@@ -146,12 +147,17 @@ class Gateway:
                 lengths=shard.lengths,
                 type_ids=shard.type_ids,
                 spans=shard.spans,
-                lane=context.lane,
-                budget_ms=budget_ms,
+                lane=lane,
             )
             for shard in shards
         ]
-        results = await self._await_all(jobs)
+
+    async def _submit_all(self, jobs: Sequence[Job], context: RequestContext) -> list[JobResult]:
+        submitted_s = time.perf_counter()
+        budget_ms = int(context.left_s() * 1000)
+        if budget_ms <= 0:
+            raise JobError("deadline")
+        results = await self._await_all([replace(job, budget_ms=budget_ms) for job in jobs])
         elapsed_s = time.perf_counter() - submitted_s
         slowest = max(results, key=lambda result: sum(result.timings.values()))
         context.stages |= slowest.timings

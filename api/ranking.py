@@ -6,6 +6,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from api.errors import ApiError
 from api.rerank_request import RerankRequest
 
 
@@ -31,7 +32,7 @@ def rerank_body(
         for i in _kept(request, ranks)
     ]
     tokens = about["tokens"]
-    return orjson.dumps(
+    return _dumps(
         {
             "id": about["id"],
             "object": "list",
@@ -51,6 +52,15 @@ def rerank_body(
             "usage": _usage(tokens),
         }
     )
+
+
+def _dumps(value: dict[str, Any]) -> bytes:
+    """Documents are given back as they came, and JSON is read deeper than it is written."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        message = "A document is nested too deeply to be given back."
+        raise ApiError("invalid_value", message, param="documents") from None
 
 
 def texts_body(request: RerankRequest, scores: NDArray[np.float32], ranks: list[int]) -> bytes:

@@ -1,6 +1,6 @@
 """What the routes share: the gateway, and the steps every scored or embedded request takes."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +9,18 @@ from starlette.responses import Response
 
 from api.catalog import NamedModel, UnknownModel
 from api.context import RequestContext, context_of
-from api.deadline import lane, timeout_s
+from api.deadline import asked_lane, timeout_s
 from api.disconnect import run_while_connected
 from api.errors import ApiError, from_job, unknown_model
 from api.gateway import Gateway
 from api.request_body import read_object
+from auth.principal import Principal
 from checkpoint.spec import ModelSpec
 from observability.health import Health
 from observability.metrics import Metrics
 from transport.messages import JobError
 
-Work = Callable[[dict[str, Any], RequestContext], Awaitable[bytes]]
+Work = Callable[[dict[str, Any], RequestContext], Coroutine[Any, Any, bytes]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +42,12 @@ class Service:
         config = self.gateway.config
         require_scope(context, scope)
         context.input_type = request.headers.get("x-input-type")
-        context.lane = lane(request.headers, context.principal.lane)
+        context.lane = asked_lane(request.headers, context.principal.lane)
         limit_s = timeout_s(request.headers, config.timeout_s, config.max_timeout_s)
         context.deadline_s = context.started_s + limit_s
         body = await read_object(request, config.max_body_bytes)
         try:
-            content = await run_while_connected(request, _coroutine(work, body, context))
+            content = await run_while_connected(request, work(body, context))
         except JobError as error:
             raise from_job(error) from None
         context.headers["x-florilege-truncated"] = str(context.truncated)
@@ -62,11 +63,16 @@ class Service:
         return named
 
     def use(self, spec: ModelSpec, context: RequestContext) -> ModelSpec:
-        if not context.principal.may_use(spec.id):
+        if not may_use(context.principal, spec):
             raise ApiError("model_forbidden", unknown_model(spec.id).message, param="model")
         context.model = spec.id
         context.headers["x-florilege-dtype"] = spec.dtype
         return spec
+
+
+def may_use(principal: Principal, spec: ModelSpec) -> bool:
+    """A key may name a model by its id or by an alias."""
+    return any(principal.may_use(name) for name in (spec.id, *spec.aliases))
 
 
 def require_scope(context: RequestContext, scope: str) -> None:
@@ -78,7 +84,3 @@ def require_scope(context: RequestContext, scope: str) -> None:
 def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
-
-
-async def _coroutine(work: Work, body: dict[str, Any], context: RequestContext) -> bytes:
-    return await work(body, context)

@@ -11,6 +11,11 @@ from checkpoint.encoded import Encoded
 from transport.messages import ErrorCode, JobResult
 
 
+class ShardSize(NamedTuple):
+    tokens: int
+    sequences: int
+
+
 class Shard(NamedTuple):
     """Sequences `first` and on, of a request."""
 
@@ -55,14 +60,14 @@ def _join(parts: Sequence[tuple[NDArray[Any] | None, NDArray[Any]]]) -> NDArray[
     return np.concatenate([default if array is None else array for array, default in parts])
 
 
-def split(tokenized: Tokenized, shard_tokens: int) -> Iterator[Shard]:
-    """Shards in input order, each of at most `shard_tokens` or of one longer sequence."""
+def split(tokenized: Tokenized, size: ShardSize) -> Iterator[Shard]:
+    """Shards in input order, each within `size` or of one longer sequence."""
     encoded, skips = tokenized.encoded, tokenized.prompt_tokens
     ends = np.cumsum(encoded.lengths, dtype=np.int64)
     first, start, count = 0, 0, len(encoded.lengths)
     while first < count:
-        fitting = int(np.searchsorted(ends, start + shard_tokens, side="right"))
-        last = max(fitting, first + 1)
+        fitting = int(np.searchsorted(ends, start + size.tokens, side="right"))
+        last = max(min(fitting, first + size.sequences), first + 1)
         stop = int(ends[last - 1])
         types, lengths = encoded.type_ids, encoded.lengths[first:last]
         yield Shard(

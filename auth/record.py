@@ -41,8 +41,8 @@ class NewKey:
 
     def check(self) -> None:
         """Raises `KeyRefused` for a field outside its range; `env` is `generate_key`'s to check."""
-        if not self.name.strip():
-            raise KeyRefused("a key needs a name")
+        if not self.name.strip() or not self.name.isprintable():
+            raise KeyRefused("a key needs a name, of printable characters")
         if not self.scopes or not self.scopes <= SCOPES:
             raise KeyRefused(f"scopes: one or more of {', '.join(sorted(SCOPES))}")
         if self.models is not None and not self.models:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from api.sharding import split
+from api.sharding import ShardSize, split
 from api.text_encoding import TextEncoding
 from api.vectors import VectorForm, finish
 from checkpoint.calibration import FILE_NAME, Ranges, write_calibration
@@ -65,7 +65,7 @@ def measure_ranges(model: "LoadedModel", texts: list[str]) -> Ranges:
     encoding = TextEncoding(spec, prompt, truncate=True)
     lows = np.full(spec.dim, np.inf)
     highs = np.full(spec.dim, -np.inf)
-    for shard in split(encoding.texts(tokenizer, texts), spec.shard_tokens):
+    for shard in split(encoding.texts(tokenizer, texts), ShardSize(spec.shard_tokens, 512)):
         batch = Batch("embed", shard.input_ids, shard.lengths, shard.type_ids, shard.spans)
         rows = finish(model.step(batch).wait().rows, spec, VectorForm())
         lows = np.minimum(lows, rows.min(axis=0))

@@ -15,7 +15,7 @@ from cli.settings import (
     variable_of,
 )
 
-_ONE_OF_MANY = 2  # exit code of a usage error
+_USAGE_ERROR = 2  # exit code
 
 
 def with_settings(
@@ -47,7 +47,7 @@ def settings_or_exit(flags: dict[str, Any]) -> Settings:
         return load_settings(flags)
     except SettingsError as error:
         complain(error)
-        raise typer.Exit(_ONE_OF_MANY) from None
+        raise typer.Exit(_USAGE_ERROR) from None
 
 
 def _option(name: str) -> inspect.Parameter:

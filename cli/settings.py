@@ -5,9 +5,10 @@ reads the environment.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from sqlalchemy.engine import make_url
@@ -72,6 +73,9 @@ class Settings(BaseModel):
     max_request_tokens: int = Field(1_048_576, ge=1, description="Tokens a request")
     max_body_bytes: int = Field(26_214_400, ge=1, description="Bytes a request body")
     max_queue_s: float = Field(10.0, gt=0, description="Longest wait that is admitted")
+    bulk_tokens: int = Field(
+        32_768, ge=1, description="A larger request that asks for no lane is bulk"
+    )
     timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none")
     max_timeout_s: float = Field(600.0, gt=0, description="Longest deadline a request may name")
     tokenizer_threads: int = Field(2, ge=1, description="Threads that tokenize")
@@ -101,11 +105,25 @@ class Settings(BaseModel):
         parse_matryoshka(value)
         return value
 
+    @field_validator("model")
+    @classmethod
+    def _check_models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or any(not item.rpartition("=")[0 if "=" in item else 2] for item in value):
+            raise ValueError("expected DIR_OR_HUB_ID[=ALIAS]")
+        return value
+
     @field_validator("task", "calibration")
     @classmethod
     def _check_of_models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if any("" in item.rpartition("=") for item in value):
             raise ValueError("expected ID=VALUE")
+        return value
+
+    @field_validator("task")
+    @classmethod
+    def _check_tasks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any(task not in get_args(Task) for task in _by_model(value).values()):
+            raise ValueError(f"expected ID={'|'.join(get_args(Task))}")
         return value
 
     @field_validator("database_url")
@@ -129,25 +147,42 @@ class Settings(BaseModel):
     def pepper_path(self) -> Path:
         return self.data_dir / "pepper"
 
-    def matryoshka_of(self, model_id: str) -> tuple[int, ...]:
-        return parse_matryoshka(self.matryoshka).get(model_id, ())
+    def of_model(self, names: Collection[str]) -> "ModelSettings":
+        """What is set for the model of these names: its id and aliases."""
+        sizes = parse_matryoshka(self.matryoshka)
+        tasks, files = _by_model(self.task), _by_model(self.calibration)
+        path = next((files[name] for name in names if name in files), None)
+        return ModelSettings(
+            matryoshka=next((sizes[name] for name in names if name in sizes), ()),
+            task=next((cast(Task, tasks[name]) for name in names if name in tasks), None),
+            calibration=None if path is None else Path(path).expanduser(),
+        )
 
-    def task_of(self, model_id: str) -> Task | None:
-        """Raises SettingsError for a task that cannot be asked for."""
-        task = _of_model(self.task, model_id)
-        if task not in (None, "embed", "score"):
-            raise SettingsError(f"--task {model_id}={task}: embed or score")
-        return cast(Task | None, task)
-
-    def calibration_of(self, model_id: str) -> Path | None:
-        path = _of_model(self.calibration, model_id)
-        return None if path is None else Path(path).expanduser()
+    def check_models(self, names: Collection[str]) -> None:
+        """Raises SettingsError for what is set of a model that is not among the served names."""
+        for flag, items in (
+            ("--matryoshka", parse_matryoshka(self.matryoshka)),
+            ("--task", _by_model(self.task)),
+            ("--calibration", _by_model(self.calibration)),
+        ):
+            for name in items:
+                if name not in names:
+                    raise SettingsError(f"{flag}: no model {name!r} is served")
 
     def redacted(self) -> dict[str, Any]:
         """Every effective value as JSON can hold it, secrets hidden."""
         values = self.model_dump(mode="json")
         values["database_url"] = make_url(self.database).render_as_string(hide_password=True)
         return values
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The settings that name a model."""
+
+    matryoshka: tuple[int, ...]
+    task: Task | None
+    calibration: Path | None
 
 
 SECRETS = tuple(
@@ -192,10 +227,9 @@ def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     return sizes
 
 
-def _of_model(items: tuple[str, ...], model_id: str) -> str | None:
-    """The VALUE of `ID=VALUE`, the last one given."""
-    values = {name: value for name, _, value in (item.rpartition("=") for item in items)}
-    return values.get(model_id)
+def _by_model(items: tuple[str, ...]) -> dict[str, str]:
+    """`ID=VALUE` by id, the last one given."""
+    return {name: value for name, _, value in (item.rpartition("=") for item in items)}
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:

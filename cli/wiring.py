@@ -85,7 +85,8 @@ async def build_embedded(
     from worker.worker import Worker, WorkerConfig
 
     models = [await asyncio.to_thread(load_model, settings, name) for name in settings.model]
-    _refuse_same_names([model.spec for model in models])
+    names = _names([model.spec for model in models])
+    settings.check_models(names)
     transport = MemoryTransport()
     thread = EngineThread(settings.watchdog_s)
     config = WorkerConfig(
@@ -112,12 +113,13 @@ def load_model(settings: Settings, name: str) -> "LoadedModel":
     from worker.worker import LoadedModel
 
     found = find_model(name)
+    chosen = settings.of_model((found.id, *found.aliases))
     options = ReadOptions(
         max_input_tokens=settings.max_input_tokens,
-        matryoshka=settings.matryoshka_of(found.id),
+        matryoshka=chosen.matryoshka,
         token_input=settings.token_input,
-        task=settings.task_of(found.id),
-        calibration=settings.calibration_of(found.id),
+        task=chosen.task,
+        calibration=chosen.calibration,
     )
     spec, files = read_model(found, options)
     refusal = why_refused(spec.family, files.config, settings.dtype)
@@ -153,14 +155,18 @@ def gateway_config(settings: Settings) -> GatewayConfig:
         max_request_tokens=settings.max_request_tokens,
         max_body_bytes=settings.max_body_bytes,
         max_queue_s=settings.max_queue_s,
+        bulk_tokens=settings.bulk_tokens,
+        max_shard_sequences=settings.max_batch_sequences,
         timeout_s=settings.timeout_s,
         max_timeout_s=settings.max_timeout_s,
         tokenizer_threads=settings.tokenizer_threads,
     )
 
 
-def _refuse_same_names(specs: list[ModelSpec]) -> None:
+def _names(specs: list[ModelSpec]) -> list[str]:
+    """Ids and aliases. Raises CheckpointError where two models share one."""
     names = [name for spec in specs for name in {spec.id, *spec.aliases}]
     for name in names:
         if names.count(name) > 1:
             raise CheckpointError(f"two models are called {name!r}: give one of them an alias")
+    return names

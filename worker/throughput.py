@@ -13,9 +13,12 @@ class Throughput:
         self._least_tokens = max_batch_tokens / 2
         self._batches: deque[tuple[int, float]] = deque(maxlen=window)
 
-    def add(self, tokens: int, busy_s: float) -> None:
-        if tokens >= self._least_tokens and busy_s > 0:
-            self._batches.append((tokens, busy_s))
+    def add(self, tokens: int, busy_s: float) -> bool:
+        """Take a batch into account. True: it is the first that says anything."""
+        if tokens < self._least_tokens or busy_s <= 0:
+            return False
+        self._batches.append((tokens, busy_s))
+        return len(self._batches) == 1
 
     @property
     def tokens_per_s(self) -> float | None:

@@ -1,6 +1,7 @@
 """Serves one model: receive -> take_batch -> engine.step -> complete."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,10 +60,10 @@ class Worker:
         self._pending: list[Delivery] = []  # received, not yet in a batch
         self._batches: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._measured = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
-        await self.announce()
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
             while not (self._draining and not self._pending) and not self._thread.died.done():
@@ -175,8 +176,8 @@ class Worker:
         self._metrics.padding_tokens.labels(name).inc(output.padded_tokens)
         if output.steps > 1:
             self._metrics.batch_bisect.labels(name).inc()
-        else:
-            self._throughput.add(batch.tokens, output.infer_s)
+        elif self._throughput.add(batch.tokens, output.infer_s):
+            self._measured.set()
         non_finite = sum(code == "non_finite" for code in output.failed.values())
         self._metrics.non_finite.labels(name).inc(non_finite)
         if output.failed:
@@ -184,8 +185,11 @@ class Worker:
 
     async def _heartbeat(self) -> None:
         while True:
-            await asyncio.sleep(self._config.heartbeat_s)
             await self.announce()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.heartbeat_s):
+                    await self._measured.wait()  # admission must not wait for the first figure
+            self._measured.clear()
 
     async def announce(self) -> None:
         """Tell gateways of the model; `run` repeats it."""

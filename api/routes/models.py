@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.context import context_of
 from api.openapi import MODEL, MODELS
-from api.service import Service, service_of
+from api.service import Service, may_use, service_of
 from checkpoint.prompts import use_names
 from checkpoint.spec import ModelSpec
 
@@ -22,7 +22,7 @@ async def list_models(request: Request) -> Response:
     service = service_of(request)
     principal = context_of(request).principal
     served = await service.gateway.catalog.models()
-    specs = [model.spec for model in served.values() if principal.may_use(model.spec.id)]
+    specs = [model.spec for model in served.values() if may_use(principal, model.spec)]
     data = [_describe(spec, service) for spec in specs]
     return _json({"object": "list", "data": data})
 

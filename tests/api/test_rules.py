@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.admission import Refused, admit
-from api.deadline import lane, timeout_s
+from api.deadline import asked_lane, timeout_s
 from api.errors import CASES, ApiError, from_job
 from transport.messages import ErrorCode, JobError
 from transport.protocols import Backlog
@@ -59,12 +59,13 @@ def test_timeout_that_is_no_time_is_refused(value: str) -> None:
         timeout_s({"x-florilege-timeout-ms": value}, 60, 600)
 
 
-def test_lane_is_the_keys_before_the_headers() -> None:
-    assert lane({}, None) == "online"
-    assert lane({"x-florilege-lane": "bulk"}, None) == "bulk"
-    assert lane({"x-florilege-lane": "online"}, "bulk") == "bulk"
-    with pytest.raises(ApiError):
-        lane({"x-florilege-lane": "fast"}, None)
+def test_lane_is_the_headers_else_the_keys_else_undecided() -> None:
+    assert asked_lane({}, None) is None
+    assert asked_lane({}, "bulk") == "bulk"
+    assert asked_lane({"x-florilege-lane": "online"}, "bulk") == "online"
+    with pytest.raises(ApiError) as caught:
+        asked_lane({"x-florilege-lane": "fast"}, None)
+    assert caught.value.param == "x-florilege-lane"
 
 
 @pytest.mark.parametrize("case", sorted(CASES))

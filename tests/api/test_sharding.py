@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.sharding import SequenceFailed, Shard, concatenate, merge, split
+from api.sharding import SequenceFailed, Shard, ShardSize, concatenate, merge, split
 from api.text_encoding import Tokenized
 from checkpoint.encoded import Encoded
 from transport.messages import JobResult
@@ -41,29 +41,31 @@ lengths_of_requests = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 def test_shards_are_bounded_ordered_and_complete(
     lengths: list[int], shard_tokens: int, types: bool
 ) -> None:
-    shards = list(split(tokenized(lengths, types), shard_tokens))
+    shards = list(split(tokenized(lengths, types), ShardSize(shard_tokens, 9)))
     whole = tokenized(lengths, types).encoded
     np.testing.assert_array_equal(np.concatenate([s.input_ids for s in shards]), whole.input_ids)
     np.testing.assert_array_equal(np.concatenate([s.lengths for s in shards]), whole.lengths)
     for shard in shards:
         assert shard.input_ids.size == shard.lengths.sum()
         assert shard.input_ids.size <= shard_tokens or len(shard.lengths) == 1
+        assert len(shard.lengths) <= 9
         assert (shard.type_ids is not None) == types
     # Greedy: two neighbours never fit into one.
     for left, right in pairwise(shards):
-        assert left.input_ids.size + right.lengths[0] > shard_tokens
+        full = len(left.lengths) == 9
+        assert full or left.input_ids.size + right.lengths[0] > shard_tokens
         assert right.first == left.first + len(left.lengths)
 
 
 @given(lengths_of_requests, st.integers(1, 100))
 def test_rows_come_back_in_input_order(lengths: list[int], shard_tokens: int) -> None:
-    shards = list(split(tokenized(lengths), shard_tokens))
+    shards = list(split(tokenized(lengths), ShardSize(shard_tokens, 9)))
     rows = merge(shards, [result(shard) for shard in shards])
     np.testing.assert_array_equal(rows[:, 0], np.cumsum(lengths) - lengths)
 
 
 def test_failed_sequence_is_named_by_its_place_in_the_request() -> None:
-    shards = list(split(tokenized([5, 5, 5, 5]), 10))
+    shards = list(split(tokenized([5, 5, 5, 5]), ShardSize(10, 9)))
     failed = result(shards[1], failed=((1, "non_finite"),))
     with pytest.raises(SequenceFailed) as caught:
         merge(shards, [result(shards[0]), failed])
@@ -83,7 +85,7 @@ def test_encodings_are_joined_with_their_types() -> None:
 
 
 def test_tokens_that_are_not_pooled_become_spans_of_each_shard() -> None:
-    spans = [shard.spans for shard in split(tokenized([5, 6, 7], skip=2), 11)]
+    spans = [shard.spans for shard in split(tokenized([5, 6, 7], skip=2), ShardSize(11, 9))]
     np.testing.assert_array_equal(spans[0], [[0, 2, 5], [1, 2, 6]])
     np.testing.assert_array_equal(spans[1], [[0, 2, 7]])
-    assert next(split(tokenized([5]), 11)).spans is None
+    assert next(split(tokenized([5]), ShardSize(11, 9))).spans is None

@@ -48,6 +48,11 @@ def test_secret_may_come_from_a_file(tmp_path: Path) -> None:
         ("self_test", "maybe"),
         ("matryoshka", "64,128"),
         ("matryoshka", "m=x"),
+        ("task", "m=generate"),
+        ("task", "score"),
+        ("calibration", "=file"),
+        ("model", ""),
+        ("model", "=alias"),
         ("database_url", "no url"),
     ],
 )
@@ -67,9 +72,17 @@ def test_impossible_secret_is_not_repeated() -> None:
 @pytest.mark.parametrize("given", [("m=64,128", "o/n=32"), ("m=64", "128", "o/n=32")])
 def test_matryoshka_sizes_follow_their_model(given: tuple[str, ...]) -> None:
     settings = load_settings({"matryoshka": given}, {})
-    assert settings.matryoshka_of("m") == (64, 128)
-    assert settings.matryoshka_of("o/n") == (32,)
-    assert settings.matryoshka_of("other") == ()
+    assert settings.of_model(("m",)).matryoshka == (64, 128)
+    assert settings.of_model(("full/id", "o/n")).matryoshka == (32,)
+    assert settings.of_model(("other",)).matryoshka == ()
+
+
+def test_setting_of_a_model_that_is_not_served_is_refused() -> None:
+    for name, value in [("matryoshka", "m=64"), ("task", "m=score"), ("calibration", "m=x.json")]:
+        settings = load_settings({name: (value,)}, {})
+        settings.check_models(("m", "other"))
+        with pytest.raises(SettingsError, match=flag_of(name)):
+            settings.check_models(("other",))
 
 
 def test_secrets_are_hidden_wherever_settings_are_shown() -> None:
