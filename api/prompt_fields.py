@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from checkpoint.prompts import PromptChoice
 
@@ -20,6 +20,7 @@ class PromptFields(BaseModel):
     task_type: str | None = None  # Gemini's
     truncate: bool | Literal["NONE", "START", "END"] | None = None  # a word: Cohere's
     truncation: bool | None = None  # Voyage's name for the same
+    truncate_prompt_tokens: int | None = Field(default=None, ge=-1)  # vLLM's; -1: the model's limit
     truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
 
     def choice(self, header: str | None, of_name: str | None) -> PromptChoice:
@@ -36,6 +37,8 @@ class PromptFields(BaseModel):
         """None: the request says nothing."""
         if isinstance(self.truncate, str):
             return self.truncate != "NONE"
+        if self.truncate is None and self.truncation is None:
+            return None if self.truncate_prompt_tokens is None else True
         return self.truncate if self.truncate is not None else self.truncation
 
     @property

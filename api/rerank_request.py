@@ -50,17 +50,17 @@ class RerankRequest:
     shape: Shape
     groups: list[QueryGroup]  # one, but for vLLM's N queries with N texts
     documents: list[dict[str, Any]]  # as they are given back
-
-    @property
-    def texts_name(self) -> str:
-        """The field of the body that holds the texts."""
-        return {"rerank": "documents", "texts": "texts", "score": "text_2"}[self.shape]
+    query_name: str  # the fields of the body that hold them
+    texts_name: str
 
 
 def parse_rerank_request(body: dict[str, Any], max_inputs: int) -> RerankRequest:
     """Raises ApiError naming the field at fault."""
     body = {name: value for name, value in body.items() if value is not None}
     fields = parse_fields(RerankFields, body)
+    if (fields.truncate_prompt_tokens or -1) > 0:
+        message = "Pairs are cut by 'max_tokens_per_doc', or at the model's limit (-1)."
+        raise ApiError("invalid_value", message, param="truncate_prompt_tokens")
     left = next((n for n in ("text_1", "queries", "data_1") if n in body), None)
     if left is not None:
         right = next((n for n in ("text_2", "documents", "items", "data_2") if n in body), "text_2")
@@ -71,7 +71,7 @@ def parse_rerank_request(body: dict[str, Any], max_inputs: int) -> RerankRequest
     texts = [_text(item, f"{name}[{i}]", fields.rank_fields) for i, item in enumerate(documents)]
     returned = [item if isinstance(item, dict) else {"text": item} for item in documents]
     shape: Shape = "texts" if name == "texts" else "rerank"
-    return RerankRequest(fields, shape, [QueryGroup(query, texts)], returned)
+    return RerankRequest(fields, shape, [QueryGroup(query, texts)], returned, "query", name)
 
 
 def _query(body: dict[str, Any]) -> str:
@@ -119,6 +119,10 @@ def _score_request(
 ) -> RerankRequest:
     """vLLM's: one text against N, or N against N by place."""
     left, right = (_strings(body, name, max_inputs) for name in names)
+    for index, query in enumerate(left):
+        if not query.strip():
+            message = "invalid request: query must not be empty"
+            raise ApiError("invalid_value", message, f"{names[0]}[{index}]")
     if len(left) == 1:
         groups = [QueryGroup(left[0], right)]
     elif len(left) == len(right):
@@ -126,11 +130,14 @@ def _score_request(
     else:
         message = f"'{names[0]}' holds one text, or as many as '{names[1]}'."
         raise ApiError("invalid_value", message, names[0])
-    return RerankRequest(fields, "score", groups, [])
+    return RerankRequest(fields, "score", groups, [], *names)
 
 
 def _strings(body: dict[str, Any], name: str, max_inputs: int) -> list[str]:
     if isinstance(body.get(name), str):
         return [body[name]]
+    if body.get(name) is not None and not isinstance(body[name], list):
+        message = f"Invalid type for '{name}': a string or a list is expected."
+        raise ApiError("wrong_type", message, name)
     items = _items(body, name, max_inputs)
     return [_text(item, f"{name}[{i}]", None) for i, item in enumerate(items)]

@@ -1,6 +1,7 @@
 """Scores of texts against queries: by a cross-encoder, or by the cosine of an embedding model."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ async def score(
     except UnknownPrompt as error:
         raise from_prompt(error) from None
     except InputError as error:
-        raise from_input(error, request.texts_name) from None
+        raise _from_input(error, request) from None
     except SequenceFailed as failed:
         raise from_failed_sequence(failed.code, _param(request, spec, failed.index)) from None
 
@@ -87,7 +88,10 @@ async def _score_cosine(
     query_prompt = prompt_of(spec, PromptChoice(use="query", instruction=fields.instruction))
     text_prompt = prompt_of(spec, PromptChoice(use="document"))
     queries = TextEncoding(spec, query_prompt)
-    texts = encoding_of(spec, fields, text_prompt, truncate=True)
+    texts = replace(
+        encoding_of(spec, fields, text_prompt, truncate=True),
+        max_text_tokens=fields.max_tokens_per_doc or None,
+    )
 
     def encode(tokenizer: TextTokenizer) -> Tokenized:
         return concatenate(
@@ -116,10 +120,18 @@ def _encode_queries(
         raise QueryTooLong(error.tokens, error.limit) from None
 
 
+def _from_input(error: InputError, request: RerankRequest) -> ApiError:
+    """Names the fields as the body does."""
+    found = from_input(error, request.texts_name)
+    if isinstance(error, QueryTooLong):
+        found.param = request.query_name
+    return found
+
+
 def _param(request: RerankRequest, spec: ModelSpec, index: int) -> str:
     """The field of the sequence at `index`; a bi-encoder's queries stand before the texts."""
     if spec.task == "embed":
         if index < len(request.groups):
-            return "query"
+            return request.query_name
         index -= len(request.groups)
     return f"{request.texts_name}[{index}]"

@@ -30,11 +30,16 @@ class TextEncoding:
     prompt: str = ""
     truncate: bool = False
     side: Side = "right"
+    max_tokens: int | None = None  # fewer than the model's; of a sequence, special tokens included
+    max_text_tokens: int | None = None  # the same, special tokens not included
 
     def texts(self, tokenizer: TextTokenizer, texts: Sequence[str]) -> Tokenized:
         """Raises InputError."""
+        most = self.max_tokens
+        if self.max_text_tokens is not None:
+            most = self.max_text_tokens + tokenizer.specials
         encoded = tokenizer.encode(
-            texts, prompt=self.prompt, truncate=self.truncate, side=self.side
+            texts, prompt=self.prompt, truncate=self.truncate, max_tokens=most, side=self.side
         )
         if self.spec.include_prompt or not self.prompt:
             return Tokenized(encoded)
@@ -54,4 +59,11 @@ class TextEncoding:
 def encoding_of(spec: ModelSpec, fields: PromptFields, prompt: str, truncate: bool) -> TextEncoding:
     """`truncate` is the route's default, where the request says nothing."""
     asked = fields.asked_truncation
-    return TextEncoding(spec, prompt, truncate if asked is None else asked, fields.side)
+    most = fields.truncate_prompt_tokens
+    return TextEncoding(
+        spec,
+        prompt,
+        truncate if asked is None else asked,
+        fields.side,
+        max_tokens=None if most == -1 else most,
+    )

@@ -49,12 +49,14 @@ class TextTokenizer:
         *,
         prompt: str = "",
         truncate: bool = False,
+        max_tokens: int | None = None,
         side: Side = "right",
     ) -> Encoded:
         """`prompt + text` for each text, between the model's special tokens.
 
         A text that is cut keeps the special tokens around it; on the left it loses its prompt
-        first, as with transformers. Raises InputTooLong (unless `truncate`), EmptyInput or
+        first, as with transformers. `max_tokens` cuts sequences to fewer than the model takes,
+        `truncate` or not. Raises InputTooLong (unless `truncate`), EmptyInput or
         InvalidText.
         """
         if prompt:
@@ -62,7 +64,17 @@ class TextTokenizer:
         before, after = self._single.gaps
         frame = Frame(before, self._single.text_types[0], after)
         texts, shortened = self._measure(texts, truncate, side)
-        return self._pack_within(frame, self._tokenize(texts), shortened, truncate, side)
+        rows = self._tokenize(texts)
+        if max_tokens is not None:
+            most = max(1, max_tokens - frame.tokens)
+            shortened.update(i for i, row in enumerate(rows) if len(row) > most)
+            rows = [self._cut(row, most, side) for row in rows]
+        return self._pack_within(frame, rows, shortened, truncate, side)
+
+    @property
+    def specials(self) -> int:
+        """How many special tokens stand around a text."""
+        return self._single.specials
 
     def prompt_tokens(self, prompt: str) -> int:
         """How many tokens at the start of a sequence belong to its prompt.

@@ -113,6 +113,13 @@ async def test_text_is_cut_on_the_side_that_is_asked_for(service: FakeService) -
     assert (await service.embed(input=text, truncate="NONE")).status_code == 400
 
 
+async def test_text_may_be_cut_to_fewer_tokens_than_the_model_takes(service: FakeService) -> None:
+    text = " ".join(word(i) for i in range(40))
+    for limit, tokens in [(8, 8), (-1, 32), (99, 32)]:
+        response = await service.embed(input=text, truncate_prompt_tokens=limit)
+        assert response.json()["usage"]["prompt_tokens"] == tokens
+
+
 class TestOutputTypes:
     """Rows of the fake engine for w5: (11, 3, 1, 0)."""
 

@@ -109,3 +109,24 @@ def test_other_numbers_of_queries_are_refused() -> None:
     with pytest.raises(ApiError) as caught:
         parse_rerank_request({"text_1": ["q", "r"], "text_2": ["a", "b", "c"]}, 4)
     assert caught.value.param == "text_1"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"text_1": 1, "text_2": ["a"]}, "text_1"),
+        ({"queries": ["q", " "], "documents": ["a", "b"]}, "queries[1]"),
+        ({"text_1": "", "text_2": ["a"]}, "text_1[0]"),
+        ({"data_1": "q", "data_2": []}, "data_2"),
+        ({"queries": "q", "items": ["a", 3]}, "items[1]"),
+        ({"query": "q", "documents": ["a"], "truncate_prompt_tokens": 5}, "truncate_prompt_tokens"),
+    ],
+)
+def test_errors_name_the_fields_that_were_sent(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_rerank_request(body, 4)
+    assert caught.value.param == param
+
+
+def test_limit_of_the_model_may_be_asked_for_by_minus_one() -> None:
+    assert parse(truncation=None, truncate_prompt_tokens=-1).fields.truncates

@@ -74,6 +74,16 @@ async def test_documents_are_given_back_as_objects(service: FakeService) -> None
     assert returned == [{"text": word(9), "id": 7}, {"text": word(4)}]
 
 
+async def test_document_too_deep_to_be_given_back_is_refused(service: FakeService) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(600):
+        deep = {"x": deep}
+    documents = [{"text": word(4), "deep": deep}]
+    response = await service.rerank(query=word(1), documents=documents, return_documents=True)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "documents")
+    assert (await service.rerank(query=word(1), documents=documents)).status_code == 200
+
+
 async def test_token_types_reach_the_engine(service: FakeService) -> None:
     await service.rerank(query=word(1), documents=[word(4)])
     types = service.engine.batches[0].type_ids
@@ -196,12 +206,23 @@ class TestBiEncoder:
         assert refused.json()["error"]["param"] == "query"
         assert cut.headers["x-florilege-truncated"] == "1"
 
+    async def test_documents_have_a_limit_of_their_own(self, service: FakeService) -> None:
+        long = " ".join([word(9)] * 20)
+        response = await self.rerank(service, query=word(1), documents=[long], max_tokens_per_doc=3)
+        assert response.json()["usage"]["prompt_tokens"] == 3 + 5
+        assert response.headers["x-florilege-truncated"] == "1"
+
     async def test_several_queries_keep_to_their_own_texts(self, service: FakeService) -> None:
         response = await service.client.post(
             "/v1/score",
             json={"model": EMBED.id, "text_1": [word(1), word(7)], "text_2": [word(1), word(7)]},
         )
         np.testing.assert_allclose([d["score"] for d in response.json()["data"]], [1, 1], rtol=1e-6)
+
+    async def test_long_query_is_named_as_it_was_sent(self, service: FakeService) -> None:
+        body = {"model": EMBED.id, "queries": " ".join([word(9)] * 60), "items": [word(1)]}
+        response = await service.client.post("/v1/score", json=body)
+        assert response.json()["error"]["param"] == "queries"
 
     async def test_failed_row_is_named(self) -> None:
         spec = spec_of(EMBED.id, vocab_size=1000)
