@@ -22,6 +22,11 @@ class AttentionSpec:
     window: int | None = None  # the farthest token that is seen, to each side; None: all are
     bias: Tensor | None = None  # [heads, 2 · r + 1]: added at distances -r to r, and at r beyond
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Heads of queries, keys and values."""
+        return self.heads, self.kv_heads, self.kv_heads
+
     def masks(self, tokens: int) -> bool:
         """Whether anything is added to the scores of a sequence of so many tokens."""
         windowed = self.window is not None and self.window < tokens - 1
@@ -55,8 +60,8 @@ class Attention(Protocol):
 
     name: str  # as the runtime reports it
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, packed: Packed) -> Tensor:
-        """[T, heads, D] and twice [T, kv_heads, D], views into one product, -> [T, heads · D]."""
+    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
+        """[T, heads + 2 · kv_heads, D], a token's queries, keys and values, -> [T, heads · D]."""
         ...
 
 
@@ -68,32 +73,30 @@ class SequenceAttention:
     def __init__(self, spec: AttentionSpec) -> None:
         self._spec = spec
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, packed: Packed) -> Tensor:
+    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
+        spec = self._spec
+        q, k, v = qkv.transpose(0, 1).split_with_sizes(spec.sizes)  # [heads, T, D] each
         attended = q.new_empty(q.shape)
         start = 0
         for sequences, tokens in packed.groups:
             mask = self._mask(tokens, q.dtype)
             for _ in range(sequences):
                 rows = slice(start, start + tokens)
-                attended[rows] = F.scaled_dot_product_attention(
-                    q[rows].transpose(0, 1),  # [heads, tokens, D]
-                    k[rows].transpose(0, 1),
-                    v[rows].transpose(0, 1),
+                attended[:, rows] = F.scaled_dot_product_attention(
+                    q[:, rows],
+                    k[:, rows],
+                    v[:, rows],
                     attn_mask=mask,
-                    scale=self._spec.scale,
-                    enable_gqa=self._spec.kv_heads < self._spec.heads,
-                ).transpose(0, 1)
+                    scale=spec.scale,
+                    enable_gqa=spec.kv_heads < spec.heads,
+                )
                 start += tokens
-        attend_to_themselves(attended[start:], v[start:])
-        return attended.flatten(1)
+        # A dummy token sees itself alone.
+        attended[:, start:] = v[:, start:].repeat_interleave(spec.heads // spec.kv_heads, 0)
+        return attended.transpose(0, 1).flatten(1)
 
     def _mask(self, tokens: int, dtype: torch.dtype) -> Tensor | None:
         if not self._spec.masks(tokens):
             return None
         positions = torch.arange(tokens)
         return self._spec.added(positions - positions[:, None]).to(dtype)
-
-
-def attend_to_themselves(attended: Tensor, v: Tensor) -> None:
-    """A dummy token sees itself alone. [tokens, heads, D], [tokens, kv_heads, D]"""
-    attended.copy_(v.repeat_interleave(attended.size(1) // v.size(1), 1))

@@ -16,23 +16,22 @@ from engine.rotary import RotaryTable, Rotation
 @dataclass(frozen=True, eq=False, slots=True)
 class SelfAttention:
     qkv: Linear  # one product for queries, keys and values
-    heads: int
-    kv_heads: int
+    head_dim: int
+    turned_heads: int  # of queries and keys, which come first
     attend: Attention
     output: Linear
     qk_norm: Norm | None = None  # over each head of queries and keys
     rotary: RotaryTable | None = None  # None: the embeddings have the positions
 
     def __call__(self, x: Tensor, packed: Packed, rotation: Rotation | None) -> Tensor:
-        qkv = self.qkv(x).view(x.size(0), self.heads + 2 * self.kv_heads, -1)
-        turned = self.heads + self.kv_heads
-        qk, v = qkv[:, :turned], qkv[:, turned:]
-        if self.qk_norm is not None:
-            qk = self.qk_norm(qk)
-        if rotation is not None:
-            qk = rotation(qk)
-        attended = self.attend(qk[:, : self.heads], qk[:, self.heads :], v, packed)
-        return self.output(attended)
+        qkv = self.qkv(x).view(x.size(0), -1, self.head_dim)
+        if rotation is not None or self.qk_norm is not None:
+            turned = qkv[:, : self.turned_heads]
+            if self.qk_norm is not None:
+                turned.copy_(self.qk_norm(turned))
+            if rotation is not None:
+                rotation.turn_(turned)
+        return self.output(self.attend(qkv, packed))
 
 
 class Mlp(Protocol):

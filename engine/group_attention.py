@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.attention import AttentionSpec, attend_to_themselves
+from engine.attention import AttentionSpec
 from engine.packing import Packed
 
 # Scores computed at a time: 8 MiB of bfloat16, of which a core's share still is in cache when the
@@ -78,48 +78,46 @@ class GroupAttention:
     def __init__(self, spec: AttentionSpec, scratch: Scratch, dtype: torch.dtype) -> None:
         self._spec, self._scratch = spec, scratch
         self._mask = DistanceMask(spec, dtype)
-        self._shape = (spec.kv_heads, spec.heads // spec.kv_heads, spec.head_dim)
+        self._sizes = spec.sizes
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, packed: Packed) -> Tensor:
-        attended = q.new_empty(q.shape)
+    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
+        _, heads, head_dim = qkv.shape
+        attended = qkv.new_empty(qkv.size(0), self._spec.heads, head_dim)
         start = 0
         for sequences, tokens in packed.groups:
             end = start + sequences * tokens
-            shape = (sequences, tokens, *self._shape)
-            shared = (sequences, tokens, self._spec.kv_heads, self._spec.head_dim)
-            self._attend(
-                q[start:end].view(shape).permute(0, 2, 3, 1, 4),
-                k[start:end].view(shared).transpose(1, 2),
-                v[start:end].view(shared).transpose(1, 2),
-                attended[start:end].view(shape).permute(0, 2, 3, 1, 4),
-            )
+            group = qkv[start:end].view(sequences, tokens, heads, head_dim).transpose(1, 2)
+            out = attended[start:end].view(sequences, tokens, -1, head_dim).transpose(1, 2)
+            q, k, v = group.split_with_sizes(self._sizes, 1)
+            self._attend(q, k, v, out)
             start = end
-        if packed.padded_tokens:
-            attend_to_themselves(attended[start:], v[start:])
+        if packed.padded_tokens:  # a dummy token sees itself alone
+            v = qkv[start:, -self._spec.kv_heads :]
+            attended[start:] = v.repeat_interleave(self._spec.heads // v.size(1), 1)
         return attended.flatten(1)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, attended: Tensor) -> None:
-        """q, attended: [sequences, kv_heads, heads a kv_head, tokens, D]; k, v without the third.
-
-        Query heads that share keys are rows of one product, so no key is copied for them.
-        """
-        sequences, _, _, tokens, _ = q.shape
+        """[sequences, heads, tokens, D] each, of k and v [sequences, kv_heads, tokens, D]."""
+        sequences, heads, tokens, _ = q.shape
+        masked = self._spec.masks(tokens)
         batched = tokens if q.dtype == torch.float32 else sequences * tokens
-        if batched < _PRODUCTS_FROM_TOKENS and not self._spec.masks(tokens):
-            summed = F.scaled_dot_product_attention(q.flatten(2, 3), k, v, scale=self._spec.scale)
-            attended.copy_(summed.view(q.shape))
+        if batched < _PRODUCTS_FROM_TOKENS and not masked and k.size(1) == heads:
+            attended.copy_(F.scaled_dot_product_attention(q, k, v, scale=self._spec.scale))
             return
+        # Query heads that share keys are rows of one product, so no key is copied for them.
+        shape = (sequences, k.size(1), heads // k.size(1), tokens, q.size(3))
+        q, attended = q.view(shape), attended.view(shape)
         k, v = k.flatten(0, 1).mT, v.flatten(0, 1)  # [matrices, D, tokens], [matrices, tokens, D]
-        at_a_time = self._rows_at_a_time(sequences * self._spec.heads, tokens)
+        at_a_time = self._rows_at_a_time(sequences * heads, tokens)
         for first in range(0, tokens, at_a_time):
             rows = range(first, min(first + at_a_time, tokens))
             keys = self._spec.seen(rows, tokens)
-            mask = self._mask.of(rows, keys) if self._spec.masks(tokens) else None
+            mask = self._mask.of(rows, keys) if masked else None
             weights = self._weights(
                 q[..., rows.start : rows.stop, :], k[..., keys.start : keys.stop], mask
             )
             summed = torch.bmm(weights, v[:, keys.start : keys.stop])
-            attended[..., rows.start : rows.stop, :] = summed.view(*q.shape[:3], len(rows), -1)
+            attended[..., rows.start : rows.stop, :] = summed.view(*shape[:3], len(rows), -1)
 
     def _rows_at_a_time(self, heads: int, tokens: int) -> int:
         rows = max(1, _MAX_SCORES // (heads * tokens))

@@ -114,8 +114,8 @@ class _Loader:
         linear = self.kernels.linear
         return SelfAttention(
             qkv=linear(*self.stacked(qkv, (attended, shared, shared), shape.width, biases.qkv)),
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            turned_heads=shape.heads + shape.kv_heads,
             attend=self.attentions[layer],
             output=linear(*self.stacked(output, (shape.width,), attended, biases.attention_output)),
             qk_norm=self.qk_norm(name),

@@ -21,6 +21,8 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
 }
 MUTANTS = [(name, detail) for name, zoo in CHECKPOINTS.items() for detail in zoo.mutants]
 LEAST_MUTANT = 10  # in tolerances
+# In place of the checkpoint's own tolerance: transformers' float32 is 7e-5 from float64 there.
+ILL_CONDITIONED = {"new-untyped-cls": 2e-4}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +61,7 @@ def test_rows_equal_the_reference(
     pipeline = Pipeline.load(directory, kernels=kernels)
     for key in _inputs(name):
         rows = pipeline.rows(Sequences.stored(reference, f"{name}/{key}"))
-        assert difference(rows, reference, f"{name}/{key}") <= CHECKPOINTS[name].tolerance, key
+        assert difference(rows, reference, f"{name}/{key}") <= tolerance(name), key
 
 
 @pytest.mark.parametrize("kernels", ["plain", "onednn"])
@@ -71,7 +73,7 @@ def test_row_does_not_depend_on_its_batch(
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(sequences)).tolist()
     for batches in ([[i] for i in order], [order], [order[:3], order[3:20], order[20:]]):
         rows = pipeline.rows_by(sequences, batches)
-        assert difference(rows, reference, f"{name}/sequences") <= CHECKPOINTS[name].tolerance
+        assert difference(rows, reference, f"{name}/sequences") <= tolerance(name)
 
 
 @pytest.mark.parametrize(("original", "detail"), MUTANTS)
@@ -82,13 +84,17 @@ def test_wrong_detail_would_be_noticed(
     pipeline = Pipeline.load(values.write_mutant(original, detail, tmp_path))
     rows = pipeline.rows(Sequences.stored(reference, f"{original}/sequences"))
     moved = difference(rows, reference, f"{original}/sequences")
-    assert moved >= LEAST_MUTANT * CHECKPOINTS[original].tolerance
+    assert moved >= LEAST_MUTANT * tolerance(original)
     # The reference was moved as far: what the detail stands for is read alike. Two digits are kept.
     assert moved == pytest.approx(reference.header["mutants"][original][detail], rel=0.06)
 
 
 def difference(rows: Rows, reference: Reference, key: str) -> float:
     return float(np.abs(rows - reference.arrays[f"{key}/rows"]).max())
+
+
+def tolerance(name: str) -> float:
+    return ILL_CONDITIONED.get(name, CHECKPOINTS[name].tolerance)
 
 
 def _inputs(name: str) -> tuple[str, str]:

@@ -50,23 +50,18 @@ def packed_of(lengths: Sequence[int], dummies: int = 0) -> Packed:
     return pack(batch_of(random_sequences(lengths, 97)), bucket=lambda tokens: tokens + dummies)
 
 
-def random_qkv(
-    spec: AttentionSpec, packed: Packed, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Views into one product, as a layer makes them."""
+def random_qkv(spec: AttentionSpec, packed: Packed, dtype: torch.dtype) -> Tensor:
     generator = torch.Generator().manual_seed(3)
     tokens = packed.tokens + packed.padded_tokens
     # Scores of ±16 in float32, attention far from uniform; of ±4 in bfloat16, which rounds them.
     spread = 2 if dtype == torch.float32 else 1
-    sizes = (spec.heads, spec.kv_heads, spec.kv_heads)
-    qkv = torch.randn(tokens, sum(sizes), spec.head_dim, generator=generator) * spread
-    q, k, v = qkv.to(dtype).split(sizes, 1)
-    return q, k, v
+    shape = (tokens, spec.heads + 2 * spec.kv_heads, spec.head_dim)
+    return (torch.randn(shape, generator=generator) * spread).to(dtype)
 
 
-def by_the_formula(spec: AttentionSpec, qkv: Sequence[Tensor], packed: Packed) -> Tensor:
+def by_the_formula(spec: AttentionSpec, qkv: Tensor, packed: Packed) -> Tensor:
     """softmax(scale · q · kᵀ + bias) · v over what is seen, in float64, a sequence at a time."""
-    q, k, v = (tensor.double().transpose(0, 1) for tensor in qkv)  # [heads, T, D]
+    q, k, v = qkv.double().transpose(0, 1).split(spec.sizes)  # [heads, T, D]
     k, v = (tensor.repeat_interleave(spec.heads // spec.kv_heads, 0) for tensor in (k, v))
     attended, start = torch.full_like(q, math.nan), 0
     lengths = [tokens for sequences, tokens in packed.groups for _ in range(sequences)]
@@ -87,7 +82,7 @@ def by_the_formula(spec: AttentionSpec, qkv: Sequence[Tensor], packed: Packed) -
 
 
 def assert_follows_the_formula(
-    attended: Tensor, spec: AttentionSpec, qkv: Sequence[Tensor], packed: Packed
+    attended: Tensor, spec: AttentionSpec, qkv: Tensor, packed: Packed
 ) -> None:
     tolerance = 1e-5 if attended.dtype == torch.float32 else 0.03
     expected = by_the_formula(spec, qkv, packed)
@@ -105,7 +100,7 @@ def test_each_token_attends_to_what_it_sees_of_its_sequence(kind: str, dtype: to
         assert attention.name == name
         tolerance = 1e-5 if dtype == torch.float32 else 0.03
         torch.testing.assert_close(
-            attention(*qkv, packed).double(), expected, rtol=0, atol=tolerance
+            attention(qkv, packed).double(), expected, rtol=0, atol=tolerance
         )
 
 
@@ -119,7 +114,7 @@ def test_long_sequences_are_computed_some_rows_at_a_time(
     for dtype in (torch.float32, torch.bfloat16):
         qkv = random_qkv(spec, packed, dtype)
         attention = GroupAttention(spec, Scratch(dtype), dtype)
-        assert_follows_the_formula(attention(*qkv, packed), spec, qkv, packed)
+        assert_follows_the_formula(attention(qkv, packed), spec, qkv, packed)
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -129,7 +124,7 @@ def test_masks_grow_with_the_lengths_that_come(kind: str) -> None:
     for lengths in ([3], [70, 5], [9], [150], [65, 65]):
         packed = packed_of(lengths)
         qkv = random_qkv(spec, packed, torch.float32)
-        assert_follows_the_formula(attention(*qkv, packed), spec, qkv, packed)
+        assert_follows_the_formula(attention(qkv, packed), spec, qkv, packed)
 
 
 @pytest.mark.parametrize("kind", ["full", "causal"])
@@ -140,4 +135,4 @@ def test_scratch_keeps_nothing_of_an_earlier_step(kind: str, dtype: torch.dtype)
     spec, packed = SPECS[kind], packed_of([70, 70, 129])
     qkv = random_qkv(spec, packed, dtype)
     attention = GroupAttention(spec, scratch, dtype)
-    assert_follows_the_formula(attention(*qkv, packed), spec, qkv, packed)
+    assert_follows_the_formula(attention(qkv, packed), spec, qkv, packed)
