@@ -30,6 +30,7 @@ class Case(NamedTuple):
 _INVALID = "invalid_request_error"
 
 CASES: dict[str, Case] = {
+    "bad_http": Case(400, _INVALID, None),
     "bad_json": Case(400, _INVALID, None),
     "invalid_value": Case(400, _INVALID, None),
     "missing_parameter": Case(400, _INVALID, "missing_required_parameter"),
@@ -43,9 +44,11 @@ CASES: dict[str, Case] = {
     "unknown_model": Case(404, _INVALID, "model_not_found"),
     "unknown_url": Case(404, _INVALID, None),
     "wrong_method": Case(405, _INVALID, "method_not_supported"),
+    "body_timeout": Case(408, _INVALID, None),
     "body_too_large": Case(413, _INVALID, None),
     "not_json": Case(415, _INVALID, "unsupported_content_type"),
     "content_encoding": Case(415, _INVALID, "unsupported_content_encoding"),
+    "headers_too_large": Case(431, _INVALID, None),
     "internal": Case(500, "server_error", None),
     "engine_failed": Case(500, "server_error", "engine_failed"),
     "non_finite": Case(500, "server_error", "non_finite_output"),
@@ -84,6 +87,8 @@ class ApiError(Exception):
 
     def headers(self) -> dict[str, str]:
         headers = {}
+        if self.row.status == 408:
+            headers["connection"] = "close"  # what else comes in would be the rest of the body
         if self.retry_after_s is not None:
             wait_s = min(max(self.retry_after_s, 1.0), MAX_RETRY_AFTER_S)
             headers["retry-after"] = str(math.ceil(wait_s))

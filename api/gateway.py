@@ -30,6 +30,7 @@ class GatewayConfig:
     max_inputs: int = 2_048
     max_request_tokens: int = 1_048_576
     max_body_bytes: int = 26_214_400
+    body_timeout_s: float = 30.0
     max_queue_s: float = 10.0
     bulk_tokens: int = 32_768  # a larger request that asks for no lane is bulk
     max_shard_sequences: int = 512  # what a worker batches at most

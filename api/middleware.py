@@ -34,8 +34,7 @@ class RequestMiddleware:
             return
         context = RequestContext(new_id("req_"))
         scope.setdefault("state", {})["context"] = context
-        if len(scope["path"]) > 1:
-            scope["path"] = scope["path"].rstrip("/")
+        scope["path"] = scope["path"].rstrip("/") or "/"
         answer = _Answer(send, context)
         try:
             await self._handle(scope, receive, answer)

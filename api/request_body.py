@@ -1,5 +1,7 @@
 """Body bytes to a JSON object: bounded, never decompressed, JSON whatever the header says."""
 
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -9,18 +11,39 @@ from api.errors import ApiError
 
 JsonObject = dict[str, Any]
 
+_ITEM_MARKS = (b",", b"[", b"{")
 
-async def read_object(request: Request, max_bytes: int) -> JsonObject:
+
+@dataclass(frozen=True)
+class BodyLimits:
+    max_bytes: int
+    max_items: int  # commas and brackets: what parsing takes time and memory for
+    timeout_s: float  # to receive it
+
+
+async def read_object(request: Request, limits: BodyLimits) -> JsonObject:
     """The request's JSON object.
 
     Raises:
-        ApiError: 413 over `max_bytes`, 415 for a content encoding, 400 for anything but an object.
+        ApiError: 408 after the time, 413 over the bytes, 415 for a content encoding, 400 for too
+            many items or anything but an object.
         ClientDisconnect: the client left while sending.
     """
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise ApiError("content_encoding", "Request bodies are taken uncompressed only.")
-    return parse_object(await _read(request, max_bytes), request.headers.get("content-type"))
+    try:
+        async with asyncio.timeout(limits.timeout_s):
+            body = await _read(request, limits.max_bytes)
+    except TimeoutError:
+        message = f"The request body was not received within {limits.timeout_s:.1f} seconds."
+        raise ApiError("body_timeout", message) from None
+    # Counted before parsing: millions of small items would stop the event loop for seconds and
+    # take gigabytes, however few bytes they have. Counting takes 1 ms for each megabyte.
+    if len(body) > limits.max_items and sum(map(body.count, _ITEM_MARKS)) > limits.max_items:
+        message = f"The request body holds more than {limits.max_items} items."
+        raise ApiError("too_many_tokens", message)
+    return parse_object(body, request.headers.get("content-type"))
 
 
 def parse_object(body: bytes, content_type: str | None) -> JsonObject:

@@ -13,7 +13,7 @@ from api.deadline import asked_lane, timeout_s
 from api.disconnect import run_while_connected
 from api.errors import ApiError, from_job, unknown_model
 from api.gateway import Gateway
-from api.request_body import read_object
+from api.request_body import BodyLimits, read_object
 from auth.principal import Principal
 from checkpoint.spec import ModelSpec
 from observability.health import Health
@@ -45,13 +45,22 @@ class Service:
         context.lane = asked_lane(request.headers, context.principal.lane)
         limit_s = timeout_s(request.headers, config.timeout_s, config.max_timeout_s)
         context.deadline_s = context.started_s + limit_s
-        body = await read_object(request, config.max_body_bytes)
+        body = await read_object(request, self._body_limits(context))
         try:
             content = await run_while_connected(request, work(body, context))
         except JobError as error:
             raise from_job(error) from None
         context.headers["x-florilege-truncated"] = str(context.truncated)
         return Response(content, media_type="application/json")
+
+    def _body_limits(self, context: RequestContext) -> BodyLimits:
+        config = self.gateway.config
+        return BodyLimits(
+            max_bytes=config.max_body_bytes,
+            # A token takes an item at most; as many again for all that is not tokens.
+            max_items=2 * config.max_request_tokens,
+            timeout_s=min(config.body_timeout_s, context.left_s()),
+        )
 
     async def resolve(self, name: str, context: RequestContext) -> NamedModel:
         """The model of that id or alias, if the caller may use it. Raises ApiError."""

@@ -11,12 +11,14 @@ router = APIRouter()
 
 
 @router.get("/health/live", openapi_extra=HEALTH)
+@router.head("/health/live", include_in_schema=False)
 async def live() -> Response:
     """Whether the process answers."""
     return _response(live_answer())
 
 
 @router.get("/health/ready", openapi_extra=HEALTH)
+@router.head("/health/ready", include_in_schema=False)
 async def ready(request: Request) -> Response:
     """Whether it should be sent requests; 503 with the reasons otherwise."""
     return _response(ready_answer(service_of(request).health))

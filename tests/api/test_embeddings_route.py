@@ -256,6 +256,26 @@ async def test_too_large_a_body_is_refused_announced_or_not() -> None:
         assert "Maximum content size limit (1000) exceeded" in str(error_of(response)["message"])
 
 
+async def test_too_many_items_are_refused_before_they_are_parsed() -> None:
+    async with running_service(config=with_limits(max_request_tokens=1_000)) as service:
+        ids = error_of(await service.embed(input=[1] * 2_500))
+        junk = error_of(await service.embed(input="w1", junk=[[]] * 2_500))
+        commas = await service.embed(input="," * 1_500, truncate=True)
+    assert (ids["status"], ids["code"]) == (400, "max_tokens_per_request")
+    assert (junk["status"], junk["code"]) == (400, "max_tokens_per_request")
+    assert commas.status_code == 200
+
+
+async def test_body_that_does_not_arrive_in_time_is_given_up() -> None:
+    async def trickle():  # type: ignore[no-untyped-def]
+        yield b'{"model"'
+        await asyncio.Event().wait()
+
+    async with running_service(config=with_limits(body_timeout_s=0.05)) as service:
+        response = await service.client.post("/v1/embeddings", content=trickle())
+    assert error_of(response)["status"] == 408
+
+
 async def test_too_many_tokens_and_inputs_are_refused() -> None:
     config = with_limits(max_request_tokens=10, max_inputs=3)
     async with running_service(config=config) as service:
