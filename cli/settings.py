@@ -206,6 +206,15 @@ def load_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.envi
         raise SettingsError(f"{flag_of(name)} ({variable_of(name)}): {first['msg']}") from None
 
 
+def share_the_cores() -> None:
+    """Let OpenMP's threads sleep while they wait, unless the operator says otherwise.
+
+    By default they spin for milliseconds behind each product, on the cores that the event loop, the
+    tokenizers and the clients of the same host need. Call before torch is loaded, which reads it.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 

@@ -23,7 +23,7 @@ from checkpoint.read import ReadOptions, read_model, read_tokenizer
 from checkpoint.spec import ModelSpec
 from checkpoint.tokenizer import TextTokenizer
 from cli.known_pairs import known_pairs
-from cli.settings import Settings
+from cli.settings import Settings, share_the_cores
 from observability.health import Health
 from observability.logs import get_logger
 from observability.metrics import Metrics
@@ -109,6 +109,7 @@ async def build_embedded(
 
 def load_model(settings: Settings, name: str) -> "LoadedModel":
     """Find, read and load one model, and prove it by its self-test."""
+    share_the_cores()
     from engine.engine import Engine, EngineConfig
     from worker.worker import LoadedModel
 
