@@ -25,7 +25,7 @@ from checkpoint.tokenizer import TextTokenizer
 from cli.known_pairs import known_pairs
 from cli.settings import Settings, share_the_cores
 from observability.health import Health
-from observability.logs import get_logger
+from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from transport.memory import MemoryTransport
 
@@ -108,8 +108,23 @@ async def build_embedded(
 
 
 def load_model(settings: Settings, name: str) -> "LoadedModel":
-    """Find, read and load one model, and prove it by its self-test."""
+    """Find, read and load one model, and prove it by its self-test.
+
+    Raises CheckpointError and EngineError.
+    """
     share_the_cores()
+    try:
+        return _load_model(settings, name)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A config.json may hold anything at any place: "4" for 4, 0 heads, a list for a number.
+        place = place_of(error)
+        message = f"{name}: a file of this checkpoint holds a value that makes no sense"
+        raise CheckpointError(
+            f"{message} ({place['error']} at {place.get('file')}:{place.get('line')})"
+        ) from error
+
+
+def _load_model(settings: Settings, name: str) -> "LoadedModel":
     from engine.engine import Engine, EngineConfig
     from worker.worker import LoadedModel
 
