@@ -6,7 +6,7 @@ import ipaddress
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import uvloop
 
@@ -18,7 +18,7 @@ from cli.http_server import HttpServer, PortTaken
 from cli.settings import Settings
 from cli.wiring import Embedded, Observers, build_embedded, build_keys, build_observers
 from observability.admin import AdminApp
-from observability.logs import configure_logs, get_logger
+from observability.logs import configure_logs, get_logger, place_of
 
 if TYPE_CHECKING:
     from auth.authenticator import Authenticator
@@ -32,56 +32,85 @@ class Exposed(Exception):
     """A server that strangers can reach and that has no keys."""
 
 
+class StoppedLoading(Exception):
+    """Asked to end while a thread still loads models."""
+
+
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM, SIGINT or the engine's death; exits the process."""
+    """Serve until SIGTERM, SIGINT or the engine's death; exits the process.
+
+    A stop that was asked for is no failure, whenever it comes: 0, or a supervisor would try again.
+    """
     configure_logs(settings.log_level)
     try:
-        code = uvloop.run(serve(settings))
+        code = uvloop.run(_serve_or_leave(settings))
     except _start_errors() as error:
         complain(error)
         sys.exit(REFUSED)
     if code == ENGINE_DIED:
-        # A blocked step cannot be joined, and interpreter shutdown would wait for it or crash.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        _leave(code)
     sys.exit(code)
 
 
+async def _serve_or_leave(settings: Settings) -> int:
+    try:
+        return await serve(settings)
+    except StoppedLoading:
+        get_logger().info("stopped", reason="asked to, while loading")
+        _leave(0)  # from within the loop, whose own end would wait for the loading thread
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit without the threads that cannot be joined: a blocked step, a download that stalls.
+
+    Interpreter shutdown would wait for them, or crash.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 async def serve(settings: Settings) -> int:
-    """The exit code, once everything has ended."""
+    """The exit code, once everything has ended. Raises StoppedLoading."""
     stop = _stop_signal()
     observers = build_observers()
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
     authenticator, watch, store = build_keys(settings)
-    admin = HttpServer(
-        AdminApp(observers.health, observers.metrics),
-        settings.admin_host,
-        settings.admin_port,
-        drain_s=1.0,
-    )
-    await admin.start()
+    public = HttpServer(settings.host, settings.port, settings.drain_s)
+    admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
     watching = None
     try:
+        await admin.start(AdminApp(observers.health, observers.metrics))
         if not settings.no_auth:
             await watch.refresh()
             watching = asyncio.create_task(watch.run())
         _refuse_exposure(settings, authenticator)
-        embedded = await build_embedded(settings, authenticator, observers)
+        loading = asyncio.create_task(build_embedded(settings, authenticator, observers))
+        embedded = await _unless_stopped(loading, stop)
         starting.clear()
-        return await _serve_embedded(settings, embedded, observers, admin, stop)
+        return await _serve_embedded(embedded, observers, public, admin, stop)
     finally:
         if watching is not None:
             watching.cancel()
         await store.close()
         await admin.stop()
+        public.close()
+
+
+async def _unless_stopped(loading: "asyncio.Task[Embedded]", stop: asyncio.Event) -> Embedded:
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not loading.done():
+        raise StoppedLoading
+    return loading.result()
 
 
 async def _serve_embedded(
-    settings: Settings,
     embedded: Embedded,
     observers: Observers,
+    public: HttpServer,
     admin: HttpServer,
     stop: asyncio.Event,
 ) -> int:
@@ -97,14 +126,14 @@ async def _serve_embedded(
     # What lives now lives on: the collector need not walk the models and libraries again.
     gc.collect()
     gc.freeze()
-    public = HttpServer(embedded.app, settings.host, settings.port, settings.drain_s)
-    await public.start()
+    await public.start(embedded.app)
     names = [spec.id for spec in embedded.specs]
     get_logger().info("serving", url=public.url, admin_url=admin.url, models=names)
     show_banner(public.url, admin.url, embedded.specs)
     ends: set[asyncio.Future[Any]] = {died, asyncio.create_task(stop.wait()), *running}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     observing.cancel()
+    _log_failures(running)
     if not stop.is_set():
         embedded.thread.declare_dead("a worker ended")  # unless the engine did so itself
         get_logger().error("engine_died", reason=died.result())
@@ -119,6 +148,13 @@ async def _serve_embedded(
         return ENGINE_DIED
     embedded.thread.stop()
     return 0
+
+
+def _log_failures(workers: list[asyncio.Task[None]]) -> None:
+    for worker in workers:
+        error = worker.exception() if worker.done() and not worker.cancelled() else None
+        if error is not None:
+            get_logger().error("worker_failed", **place_of(error))
 
 
 def _stop_signal() -> asyncio.Event:
