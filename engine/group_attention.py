@@ -107,7 +107,9 @@ class GroupAttention:
         # Query heads that share keys are rows of one product, so no key is copied for them.
         shape = (sequences, k.size(1), heads // k.size(1), tokens, q.size(3))
         q, attended = q.view(shape), attended.view(shape)
-        k, v = k.flatten(0, 1).mT, v.flatten(0, 1)  # [matrices, D, tokens], [matrices, tokens, D]
+        # A product in bfloat16 would copy strided keys one by one: 14 ms where it takes 2.2 itself.
+        k = k.flatten(0, 1).contiguous().mT  # [matrices, D, tokens]
+        v = v.flatten(0, 1)  # [matrices, tokens, D]
         at_a_time = self._rows_at_a_time(sequences * heads, tokens)
         for first in range(0, tokens, at_a_time):
             rows = range(first, min(first + at_a_time, tokens))

@@ -37,6 +37,8 @@ class RmsNorm:
         self._weight, self._eps = weight, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        wide = x.float()
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         scale = length.square_().div_(x.size(-1)).add_(self._eps).rsqrt_()
-        return (x * scale).mul_(self._weight).to(x.dtype)
+        scaled = wide * scale if wide is x else wide.mul_(scale)  # the caller's x stays as it is
+        return scaled.mul_(self._weight).to(x.dtype)

@@ -11,6 +11,8 @@ from torch import Tensor
 from engine.errors import CheckpointError
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+# Buffers that older checkpoints saved: they follow from config.json.
+_COMPUTED = (".rotary_emb.inv_freq", "embeddings.position_ids")
 
 
 class Weights:
@@ -71,6 +73,8 @@ class Weights:
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{path.name} cannot be read: {error}") from error
         for stored_name in shard.keys():  # type: ignore[no-untyped-call] # noqa: SIM118
+            if stored_name.endswith(_COMPUTED):
+                continue
             name = _plain_name(stored_name, prefixes)
             if name in self._tensors:
                 raise CheckpointError(f"tensor {stored_name!r} is there twice, as {name!r}")

@@ -51,6 +51,6 @@ BERT = Family(
     load_encoder=encoder_loader(read_shape, NAMES),
     load_score_head=classifier("pooler.dense", torch.tanh, "classifier"),
     mlm_head=BERT_LM,
-    unused=("embeddings.position_ids", "pooler."),
+    unused=("pooler.",),
     unused_of={"BertForPreTraining": ("cls.",), "BertForMaskedLM": ("cls.",)},
 )

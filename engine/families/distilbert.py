@@ -45,7 +45,6 @@ DISTILBERT = Family(
     load_encoder=encoder_loader(_read_shape, _NAMES),
     load_score_head=classifier("pre_classifier", torch.relu, "classifier"),
     mlm_head=DISTILBERT_LM,
-    unused=("embeddings.position_ids",),
     unused_of={
         "DistilBertForMaskedLM": ("vocab_transform.", "vocab_layer_norm.", "vocab_projector.")
     },

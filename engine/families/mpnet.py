@@ -29,6 +29,6 @@ MPNET = Family(
     prefixes=("mpnet.",),
     load_encoder=encoder_loader(_read_shape, _NAMES),
     mlm_head=ROBERTA_LM,
-    unused=("embeddings.position_ids", "pooler."),
+    unused=("pooler.",),
     unused_of={"MPNetForMaskedLM": ("lm_head.",)},
 )

@@ -59,5 +59,5 @@ NEW = Family(
     prefixes=("new.", "gte."),
     load_encoder=encoder_loader(_read_shape, _PUBLISHED_NAMES, NATIVE_NAMES),
     load_score_head=classifier("pooler.dense", torch.tanh, "classifier"),
-    unused=("embeddings.position_ids", "pooler.", "classifier.", "lm_head."),
+    unused=("pooler.", "classifier.", "lm_head."),
 )

@@ -104,4 +104,5 @@ NOMIC_BERT = Family(
     prefixes=("nomic_bert.", "bert."),
     load_encoder=encoder_loader(_read_shape, _PUBLISHED_NAMES, NATIVE_NAMES),
     unused=("pooler.",),
+    unused_of={"NomicBertForPreTraining": ("cls.",)},
 )

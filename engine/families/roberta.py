@@ -19,7 +19,7 @@ ROBERTA = Family(
     load_encoder=encoder_loader(read_shape, bert.NAMES),
     load_score_head=classifier("classifier.dense", torch.tanh, "classifier.out_proj"),
     mlm_head=ROBERTA_LM,
-    unused=("embeddings.position_ids", "pooler."),
+    unused=("pooler.",),
     unused_of=dict.fromkeys(
         ("RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"), ("lm_head.",)
     ),
