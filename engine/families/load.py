@@ -73,7 +73,7 @@ class _Loader:
             max_positions=shape.max_positions,
             types=shape.types,
             positions=None if positions is None else self.cast(positions),
-            type_rows=None if types is None else self.cast(types),
+            type_rows=None if types is None or positions is not None else self.cast(types),
             norm=self.norm(names.embedding_norm),
         )
 
