@@ -1,9 +1,10 @@
-"""What happens before a server serves: a port that is taken, a stop while models load."""
+"""What keeps a server from serving: a taken port, a stop while models load, a worker that fails."""
 
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,3 +65,24 @@ def test_stop_does_not_wait_for_a_download_that_stalls(
     assert time.monotonic() - started_s < 5
     assert "while loading" in stdout
     assert "Traceback" not in stderr
+
+
+FAILING_WORKER = """
+from worker.worker import Worker
+
+async def run(self):
+    raise LookupError("the text of a user")
+
+Worker.run = run
+from cli.main import app
+app()
+"""
+
+
+def test_worker_that_fails_is_told_by_class_and_place_alone(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", FAILING_WORKER)
+    with serving(tmp_path, "--self-test", "off", command=command) as server:
+        assert server.process.wait(30) == 70
+    (line,) = [line for line in server.log if line["event"] == "worker_failed"]
+    assert (line["error"], line["line"]) == ("LookupError", 5)
+    assert "the text of a user" not in str(server.log) + "".join(server.stderr)
