@@ -212,7 +212,7 @@ def share_the_cores() -> None:
     By default they spin for milliseconds behind each product, on the cores that the event loop, the
     tokenizers and the clients of the same host need. Measured for 16 tokens over HTTP on two cores:
     2.5 to 2.9 ms with 3,000 rounds, 2.8 by default, 4.2 asleep (OMP_WAIT_POLICY=PASSIVE); beside
-    another busy process 11, 340 and 5. Call before torch is loaded, which reads it.
+    another busy process 11, 340 and 5 to 6. Call before torch is loaded, which reads it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
