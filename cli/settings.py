@@ -207,12 +207,15 @@ def load_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.envi
 
 
 def share_the_cores() -> None:
-    """Let OpenMP's threads sleep while they wait, unless the operator says otherwise.
+    """Let OpenMP's threads spin but briefly while they wait, unless the operator says otherwise.
 
     By default they spin for milliseconds behind each product, on the cores that the event loop, the
-    tokenizers and the clients of the same host need. Call before torch is loaded, which reads it.
+    tokenizers and the clients of the same host need. Measured for 16 tokens over HTTP on two cores:
+    2.5 to 2.9 ms with 3,000 rounds, 2.8 by default, 4.2 asleep (OMP_WAIT_POLICY=PASSIVE); beside
+    another busy process 11, 340 and 5 to 6. Call before torch is loaded, which reads it.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 def flag_of(name: str) -> str:

@@ -1,9 +1,9 @@
 """The only builder: settings in, running objects out. Worker and engine are imported when needed,
 so that a gateway starts without torch installed."""
 
-import asyncio
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -84,11 +84,11 @@ async def build_embedded(
     from worker.engine_thread import EngineThread
     from worker.worker import Worker, WorkerConfig
 
-    models = [await asyncio.to_thread(load_model, settings, name) for name in settings.model]
+    thread = EngineThread(settings.watchdog_s)
+    models = [await thread.call(partial(load_model, settings, name)) for name in settings.model]
     names = _names([model.spec for model in models])
     settings.check_models(names)
     transport = MemoryTransport()
-    thread = EngineThread(settings.watchdog_s)
     config = WorkerConfig(
         max_batch_tokens=settings.max_batch_tokens,
         max_batch_sequences=settings.max_batch_sequences,

@@ -1,7 +1,7 @@
 """What every test may use."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -18,3 +18,14 @@ async def _wait_until(predicate: Predicate, timeout_s: float = 10.0) -> None:
 @pytest.fixture
 def wait_until() -> Callable[..., Awaitable[None]]:
     return _wait_until
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For layers so small that torch's threads would wait for each other most of the time."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -264,10 +264,12 @@ async def test_offer_of_another_protocol_is_ignored_and_the_body_kept(
         connection.send(HEAD, offer, b"Content-Length: 3\r\n\r\nabc", get("/next", *websocket))
         first, second = await connection.answer(), await connection.answer()
         third = await connection.ask(get("/third"))
+        (last,) = await site.answers(get("/last", b"Connection: close, Upgrade", b"Upgrade: h2c"))
     assert (first.json()["path"], first.json()["size"]) == ("/echo", 3)
     assert "upgrade" not in first.json()["headers"]
     assert second.json()["path"] == "/next"
     assert third.json()["path"] == "/third"
+    assert last.json()["path"] == "/last"
 
 
 # Order
@@ -304,6 +306,15 @@ async def test_bad_body_is_refused_and_its_request_told(site: Site, wait_until: 
     (answer,) = await site.answers(CHUNKED, b"zz\r\n")
     check_refusal(answer, 400)
     await wait_until(lambda: site.app.left == ["/echo"])
+
+
+async def test_request_with_a_bad_body_has_one_answer(
+    site: Site, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
+) -> None:
+    (answer,) = await site.answers(CHUNKED.replace(b"/echo", b"/early"), b"zz\r\n")
+    check_refusal(answer, 400)
+    await wait_until(lambda: site.app.paths == ["/early"])
+    assert not caplog.records  # a second answer would fail on the closed connection
 
 
 async def test_bad_body_behind_its_answer_closes_the_connection(site: Site) -> None:

@@ -3,17 +3,18 @@
 Windows and masks cross their edges by themselves: sequences have every length from 1 to the limit.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from reference.archive import Reference
 from reference.pipeline import Pipeline, Rows, Sequences
 from reference.zoo import values
 from reference.zoo.checkpoint import Checkpoint
 from reference.zoo.registry import GROUPS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 FAMILIES = ("bert-kin", "bidirectional", "gemma3", "llama", "modernbert", "mpnet", "rotary")
 CHECKPOINTS: Mapping[str, Checkpoint] = {
@@ -23,15 +24,6 @@ MUTANTS = [(name, detail) for name, zoo in CHECKPOINTS.items() for detail in zoo
 LEAST_MUTANT = 10  # in tolerances
 # In place of the checkpoint's own tolerance: transformers' float32 is 7e-5 from float64 there.
 ILL_CONDITIONED = {"new-untyped-cls": 2e-4}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """The layers are so small that threads would wait for each other most of the time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def refusing() -> Iterator[tuple[Refusing, str]]:
     async def spec(name: str) -> None:
         raise gateway.refuse()
 
-    gateway.catalog.spec = spec  # type: ignore[method-assign, assignment]
+    gateway.catalog.find = spec  # type: ignore[method-assign, assignment]
     service = Service(gateway, Health(), metrics, created=1)
     app = create_app(service, Authenticator(), "0")
     server = Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))

