@@ -1,9 +1,11 @@
 """`florilege serve`: gateway and worker in one process, from start to exit code."""
 
 import asyncio
+import contextlib
 import gc
 import ipaddress
 import os
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -42,6 +44,7 @@ def run(settings: Settings) -> None:
     A stop that was asked for is no failure, whenever it comes: 0, or a supervisor would try again.
     """
     configure_logs(settings.log_level)
+    _allow_connections()
     try:
         code = uvloop.run(_serve_or_leave(settings))
     except _start_errors() as error:
@@ -50,6 +53,13 @@ def run(settings: Settings) -> None:
     if code == ENGINE_DIED:
         _leave(code)
     sys.exit(code)
+
+
+def _allow_connections() -> None:
+    """As many open files as the host allows: the usual soft limit of 1,024 is one of connections."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS calls its limit infinite, and is not
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve_or_leave(settings: Settings) -> int:
