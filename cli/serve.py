@@ -56,7 +56,7 @@ def run(settings: Settings) -> None:
 
 
 def _allow_connections() -> None:
-    """As many open files as the host allows: the usual soft limit of 1,024 is one of connections."""
+    """As many open files as the host allows: a soft limit of 1,024 limits connections to that."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS calls its limit infinite, and is not
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
