@@ -29,7 +29,7 @@ class Catalog:
 
     def __init__(self, client: JobClient) -> None:
         self._client = client
-        self._tokenizers: dict[tuple[str, int], asyncio.Task[TextTokenizer]] = {}
+        self._tokenizers: dict[tuple[str, int, int], asyncio.Task[TextTokenizer]] = {}
 
     async def models(self) -> Mapping[str, ServedModel]:
         return await self._client.models()
@@ -49,7 +49,7 @@ class Catalog:
 
     async def entry(self, spec: ModelSpec) -> CatalogEntry:
         """The model and its tokenizer, built on first use."""
-        key = (spec.tokenizer_sha256, spec.max_tokens)
+        key = (spec.tokenizer_sha256, spec.max_tokens, spec.vocab_size)
         task = self._tokenizers.get(key)
         if task is None or (task.done() and task.exception() is not None):
             task = self._tokenizers[key] = asyncio.create_task(self._build(spec))

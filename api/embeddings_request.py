@@ -55,7 +55,7 @@ class EmbeddingsFields(PromptFields, RequestFields):
                 "'output_dtype', 'embedding_type' and 'encoding_format' contradict each other."
             )
             raise ApiError("invalid_value", message, "output_dtype")
-        base64 = self.encoding_format != "float" or self.embedding_type == "base64"
+        base64 = self.encoding_format != "float" or self.embedding_type in ("base64", ["base64"])
         return dtypes.pop() if dtypes else "float", base64
 
     def _embedding_dtype(self) -> OutputDtype | None:

@@ -17,8 +17,8 @@ def quantize(rows: Rows, spec: ModelSpec, dtype: OutputDtype, bit_order: BitOrde
     """Rows as `dtype`: [N, D], bits packed to [N, D / 8].
 
     A model with a quantizer of its own has its integers even as floats. Otherwise int8 keeps the
-    direction of each vector, scaled to its largest entry; or the calibrated range of each
-    dimension, where the model has ranges and the rows are whole. `binary` is `ubinary` less 128,
+    direction of each vector, scaled to its largest entry; or uses the calibrated range of each
+    dimension, where the spec has ranges for these rows. `binary` is `ubinary` less 128,
     the offset of sentence-transformers, not a two's complement.
     """
     if dtype in ("binary", "ubinary"):
@@ -42,7 +42,7 @@ def _integers(rows: Rows, spec: ModelSpec) -> NDArray[np.int8]:
     values: NDArray[Any]
     if spec.quantizer == "tanh_int8":
         values = np.rint(np.tanh(rows) * 127)  # the quantizer's clamp to -128 never acts
-    elif spec.calibration is not None and rows.shape[1] == len(spec.calibration):
+    elif spec.calibration is not None:
         low, high = np.asarray(spec.calibration, np.float64).T  # [D] each
         levels = np.floor((rows - low) * 255 / (high - low))
         values = np.clip(levels, 0, 255) - 128

@@ -1,7 +1,7 @@
 """Rows to answers, in one pass over the float32 rows: truncate, normalise, quantise, encode."""
 
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,11 @@ def finish(rows: Rows, spec: ModelSpec, form: VectorForm) -> NDArray[Any]:
     """
     rows = truncate(rows, form.dimensions)
     if spec.quantizer is None:
-        if spec.normalizes if form.normalize is None else form.normalize:
+        normalize = spec.normalizes if form.normalize is None else form.normalize
+        if normalize:
             rows = unit(rows)
+        if normalize != spec.normalizes or rows.shape[1] != spec.dim:
+            spec = replace(spec, calibration=None)  # its ranges are of whole rows as by default
         return np.ascontiguousarray(quantize(rows, spec, form.dtype, form.bit_order))
     quantized = quantize(rows, spec, form.dtype, form.bit_order)  # of the raw rows, as trained
     if form.normalize and form.dtype == "float":

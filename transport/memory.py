@@ -38,6 +38,7 @@ class _Queue:
         default_factory=lambda: {"online": deque(), "bulk": deque()}
     )
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    bulk_served_s: float = 0.0  # when a bulk job was last taken
     tokens: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
     jobs: dict[Lane, int] = field(default_factory=lambda: {"online": 0, "bulk": 0})
 
@@ -114,17 +115,25 @@ class MemoryTransport:
             if wanted and tokens and tokens + entry.tokens > max_tokens:
                 break
             queue.waiting[lane].popleft()
-            tokens += entry.tokens if wanted else 0
+            if wanted:
+                tokens += entry.tokens
+                if lane == "bulk":
+                    queue.bulk_served_s = now_s
             job = Job.decode(entry.payload)
             taken.append(Delivery(job, entry.deadline_s, now_s - entry.submitted_s))
         return taken
 
     def _next_lane(self, queue: _Queue, now_s: float) -> Lane | None:
-        """Online first; bulk fills what is left, and is never kept waiting beyond its age."""
+        """Online first; bulk fills what is left, and has a turn at least every `bulk_age_s`.
+
+        One job a turn: the shards of a large request are all of one age, and must not stop
+        everything else until the last of them has run.
+        """
         online, bulk = queue.waiting["online"], queue.waiting["bulk"]
-        if bulk and (not online or now_s - bulk[0].submitted_s > self._bulk_age_s):
-            return "bulk"
-        return "online" if online else None
+        if not bulk:
+            return "online" if online else None
+        waited_s = now_s - max(bulk[0].submitted_s, queue.bulk_served_s)
+        return "bulk" if not online or waited_s > self._bulk_age_s else "online"
 
     async def complete(self, delivery: Delivery, outcome: Outcome) -> None:
         entry = self._outstanding.get(delivery.job.job_id)

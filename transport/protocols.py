@@ -74,7 +74,8 @@ class JobConsumer(Protocol):
     async def receive(self, model: str, max_tokens: int, wait_s: float) -> list[Delivery]:
         """Whole jobs, up to `max_tokens` in all, but always at least one.
 
-        Online before bulk, unless a bulk job has waited too long; in arrival order within a lane.
+        Online before bulk, but a bulk job has its turn when none had for too long; in arrival order
+        within a lane.
         May hold jobs that are no longer wanted, which take nobody's tokens: see `renew`.
         Waits up to `wait_s` for the first, then returns an empty list.
         """

@@ -78,14 +78,6 @@ def test_ranges_divide_each_dimension_into_256_levels() -> None:
     np.testing.assert_array_equal(quantized, [[0, 0], [255, 255], [127, 10], [0, 255]])
 
 
-def test_ranges_do_not_apply_to_a_truncated_row() -> None:
-    calibrated = spec(calibration=((-1.0, 1.0),) * 16)
-    whole = quantize(ROW, calibrated, "int8", "big")
-    part = quantize(ROW[:, :8], calibrated, "int8", "big")
-    assert whole.max() == 63
-    assert part.max() == 127
-
-
 def test_model_with_its_own_quantizer_has_its_integers_in_every_type() -> None:
     row = np.array([[-9, -1, -0.001, 0, 0.5, 1, 9, 0.25]], np.float32)
     expected = np.round(np.tanh(row) * 127)

@@ -48,6 +48,17 @@ def test_quantisation_comes_last() -> None:
     np.testing.assert_array_equal(finished, [[95, 127]])
 
 
+def test_ranges_hold_only_for_rows_as_they_were_measured() -> None:
+    calibrated = spec(calibration=((-1.0, 1.0),) * 8, normalizes=True)
+    rows = np.array([[30, 40, 0, 0, 0, 0, 0, 0]], np.float32)
+    as_measured = finish(rows, calibrated, VectorForm(dtype="int8"))
+    cut = finish(rows, calibrated, VectorForm(2, dtype="int8"))
+    raw = finish(rows, calibrated, VectorForm(normalize=False, dtype="int8"))
+    np.testing.assert_array_equal(as_measured[0, :3], [76, 101, -1])
+    np.testing.assert_array_equal(cut, [[95, 127]])
+    np.testing.assert_array_equal(raw[0, :3], [95, 127, 0])
+
+
 def test_models_own_quantizer_sees_the_raw_row() -> None:
     rows = np.array([[0.5, -2, 0, 0, 0, 0, 0, 0]], np.float32)
     own = spec(quantizer="tanh_int8")

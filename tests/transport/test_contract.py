@@ -138,6 +138,21 @@ async def test_bulk_job_is_not_kept_waiting_beyond_its_age(
     await asyncio.gather(*tasks)
 
 
+async def test_aged_bulk_has_one_turn_and_then_online_goes_on(
+    client: JobClient, consumer: JobConsumer
+) -> None:
+    tasks = [await submit(client, make_job((50,), lane="bulk", job_id=f"b{i}")) for i in range(4)]
+    await asyncio.sleep(BULK_AGE_S * 1.5)  # the passing of time is the subject
+    tasks += [await submit(client, make_job((50,), job_id=f"o{i}")) for i in range(3)]
+    order = []
+    for _ in range(7):
+        (delivery,) = await consumer.receive(MODEL, 50, 5.0)
+        order.append(delivery.job.job_id)
+        await consumer.complete(delivery, make_result(delivery.job))
+    await asyncio.gather(*tasks)
+    assert order == ["b0", "o0", "o1", "o2", "b1", "b2", "b3"]
+
+
 async def test_job_larger_than_the_bound_is_received_alone(
     client: JobClient, consumer: JobConsumer
 ) -> None:
