@@ -22,7 +22,7 @@ class RequestContext:
     input_type: str | None = None  # of the header
     deadline_s: float = 0.0  # on the clock of time.perf_counter
     stages: dict[str, float] = field(default_factory=dict)  # seconds by stage
-    characters: int = 0  # of the inputs, or token ids: what tokenizing them will cost
+    characters: int = 0  # to be tokenized, prompts repeated for each input; token ids count too
     tokens: int = 0
     inputs: int = 0
     truncated: int = 0

@@ -35,6 +35,9 @@ class EmbeddingsFields(PromptFields, RequestFields):
     def form(self) -> VectorForm:
         """What the vectors shall be. Raises ApiError where two fields contradict each other."""
         dtype, base64 = self._type()
+        if None not in (sizes := {self.dimensions, self.output_dimension}) and len(sizes) > 1:
+            message = "'dimensions' and 'output_dimension' contradict each other."
+            raise ApiError("invalid_value", message, "output_dimension")
         bit_order = self.bitorder or "big"
         if self.encoding_format == "base64_binary":  # Perplexity's: the first dimension is bit 0
             bit_order = self.bitorder or "little"

@@ -72,6 +72,7 @@ class Gateway:
             InputError: from `encode`. ApiError: too many tokens, or refused by admission.
             JobError: the jobs failed. SequenceFailed: one sequence did.
         """
+        self._check_characters(context)
         with self._metrics.inflight.labels(spec.id).track_inprogress():
             entry = await self.catalog.entry(spec)
             tokenized = await self._tokenize(entry, encode, context)
@@ -105,6 +106,13 @@ class Gateway:
 
     def close(self) -> None:
         self._tokenizers.close()
+
+    def _check_characters(self, context: RequestContext) -> None:
+        """A prompt or an instruction stands before every input: a small body can mean much text."""
+        limit = self.config.max_body_bytes
+        if context.characters > limit:
+            message = f"Prompts and inputs have {context.characters} characters, max {limit}."
+            raise ApiError("too_many_tokens", message)
 
     async def _tokenize(
         self,

@@ -107,9 +107,11 @@ def _text(item: object, param: str, rank_fields: list[str] | None) -> str:
     if not isinstance(item, dict):
         message = f"Invalid type for '{param}': a string or an object is expected."
         raise ApiError("wrong_type", message, param)
-    values = [item[name] for name in rank_fields or ["text"] if name in item]
+    # Each field once: a list that repeats a name must not multiply a document.
+    names = dict.fromkeys(rank_fields or ["text"])
+    values = [item[name] for name in names if name in item]
     if not values or not all(isinstance(value, str) for value in values):
-        wanted = " or ".join(f"'{name}'" for name in rank_fields or ["text"])
+        wanted = " or ".join(f"'{name}'" for name in list(names)[:8])
         raise ApiError("invalid_value", f"'{param}' has no text in {wanted}.", param)
     return "\n".join(values)
 

@@ -39,6 +39,8 @@ def calibrate(
 
     try:
         lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not lines:
+            raise CheckpointError(f"{texts} holds no text")
         loaded = load_model(settings, model)
         ranges = measure_ranges(loaded, lines)
         path = output or find_model(model).directory / FILE_NAME

@@ -17,7 +17,7 @@ from checkpoint.errors import CheckpointError
 from cli.banner import show_banner
 from cli.console import complain
 from cli.http_server import HttpServer, PortTaken
-from cli.settings import Settings
+from cli.settings import Settings, SettingsError
 from cli.wiring import Embedded, Observers, build_embedded, build_keys, build_observers
 from observability.admin import AdminApp
 from observability.logs import configure_logs, get_logger, place_of
@@ -41,7 +41,8 @@ class StoppedLoading(Exception):
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or the engine's death; exits the process.
 
-    A stop that was asked for is no failure, whenever it comes: 0, or a supervisor would try again.
+    A stop that was asked for is no failure, while models load too: 0, or a supervisor would try
+    again.
     """
     configure_logs(settings.log_level)
     _allow_connections()
@@ -197,7 +198,13 @@ def _is_loopback(host: str) -> bool:
 
 def _start_errors() -> tuple[type[Exception], ...]:
     """What an operator can mend; anything else is a defect and keeps its traceback."""
-    errors: tuple[type[Exception], ...] = (AuthError, CheckpointError, Exposed, PortTaken)
+    errors: tuple[type[Exception], ...] = (
+        AuthError,
+        CheckpointError,
+        Exposed,
+        PortTaken,
+        SettingsError,
+    )
     try:
         from engine.errors import EngineError
     except ImportError:

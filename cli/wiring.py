@@ -17,7 +17,7 @@ from auth.pepper import Peppers, load_peppers
 from auth.store import KeyStore
 from auth.watch import KeyWatch
 from checkpoint.architecture import why_refused
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, QueryTooLong
 from checkpoint.find import find_model
 from checkpoint.read import ReadOptions, read_model, read_tokenizer
 from checkpoint.spec import ModelSpec
@@ -30,6 +30,7 @@ from observability.metrics import Metrics
 from transport.memory import MemoryTransport
 
 if TYPE_CHECKING:
+    from engine.batch import Batch
     from worker.engine_thread import EngineThread
     from worker.worker import LoadedModel, Worker
 
@@ -153,7 +154,7 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
         pairs = []
         if spec.task == "score":
             tokenizer = TextTokenizer(tokenizer_json, spec.max_tokens, spec.vocab_size)
-            pairs = known_pairs(spec, tokenizer)
+            pairs = _known_pairs(spec, tokenizer)
         if engine.self_test(pairs).ranks_known_pair is False:
             get_logger().warning("known_pair_ranked_wrongly", model=spec.id)
     spec = replace(
@@ -163,6 +164,14 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
         runtime=engine.runtime,
     )
     return LoadedModel(spec, engine.step, tokenizer_json, frozenset(engine.kinds))
+
+
+def _known_pairs(spec: ModelSpec, tokenizer: TextTokenizer) -> "list[Batch]":
+    try:
+        return known_pairs(spec, tokenizer)
+    except QueryTooLong as error:
+        message = f"{spec.id}: {spec.max_tokens} tokens are too few for a short query and a text"
+        raise CheckpointError(f"{message} ({error.tokens} without the text)") from None
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

@@ -46,8 +46,10 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
     spec, use = await service.resolve(fields.model, context)
     form = fields.form()
     _check_model(spec, form)
-    context.characters = sum(map(len, request.texts or request.token_ids or ()))
-    encode = _encoder(request, spec, _prompt(spec, fields.choice(context.input_type, use)))
+    prompt = _prompt(spec, fields.choice(context.input_type, use))
+    inputs = request.texts or request.token_ids or []
+    context.characters = sum(map(len, inputs)) + len(prompt) * len(inputs)
+    encode = _encoder(request, spec, prompt)
     try:
         answer = await service.gateway.run(spec, "embed", encode, context)
     except InputError as error:

@@ -38,8 +38,12 @@ async def rerank(request: Request) -> Response:
 async def _rerank(service: Service, body: dict[str, Any], context: RequestContext) -> bytes:
     request = parse_rerank_request(body, service.gateway.config.max_inputs)
     spec = await _model(service, request, context)
+    instruction = len(request.fields.instruction or "")
     for group in request.groups:
-        context.characters += len(group.query) + sum(map(len, group.texts))
+        # Under a template the query and the instruction are tokenized again with each text.
+        repeats = 1 if spec.template is None else len(group.texts)
+        context.characters += repeats * (len(group.query) + instruction)
+        context.characters += sum(map(len, group.texts))
     scores = await score(service.gateway, spec, request, context)
     started_s = time.perf_counter()
     content = _content(request, spec, scores, context)

@@ -126,3 +126,10 @@ def test_truncation_has_two_names(name: str) -> None:
     assert parse_embeddings_request(
         {"model": "m", "input": "a", name: True}, 4
     ).fields.asked_truncation
+
+
+@pytest.mark.parametrize("kind", ["base64", ["base64"]])
+def test_jinas_base64_is_ours(kind: object) -> None:
+    body = {"model": "m", "input": "a", "embedding_type": kind}
+    form = parse_embeddings_request(body, 4).fields.form()
+    assert (form.base64, form.dtype) == (True, "float")

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fake_service import EMBED, SCORE, FakeService, running_service, spec_of, word
+from fake_service import EMBED, SCORE, FakeService, running_service, spec_of, with_limits, word
 
 PROMPTS = {
     "query": f"{word(100)} ",
@@ -163,6 +163,11 @@ class TestOutputTypes:
             response = await service.embed(input=word(5), **body)
         assert response.json()["error"]["param"] == "output_dtype"
 
+    async def test_two_numbers_of_dimensions_are_refused(self) -> None:
+        async with running_service(self.SPEC) as service:
+            response = await service.embed(input=word(5), dimensions=4, output_dimension=2)
+        assert response.json()["error"]["param"] == "output_dimension"
+
     async def test_dimensions_have_two_names(self) -> None:
         async with running_service(spec_of(EMBED.id, matryoshka=(2,))) as service:
             response = await service.embed(input=word(5), output_dimension=2)
@@ -214,3 +219,20 @@ async def test_model_without_one_vector_a_text_answers_neither_route(pooling: st
             "/v1/rerank", json={"query": word(1), "documents": [word(2)]}
         )
     assert [r.json()["error"]["param"] for r in (embed, rerank)] == ["model", "model"]
+
+
+async def test_prompt_that_is_repeated_for_every_input_counts_each_time() -> None:
+    config = with_limits(max_body_bytes=10_000)
+    async with running_service(PROMPTED, SCORE, config=config) as service:
+        prompt = await service.embed(input=["a"] * 50, prompt="b" * 500)
+        fine = await service.embed(input=["a"] * 2, prompt="b" * 500, truncate=True)
+    assert (prompt.status_code, prompt.json()["error"]["code"]) == (400, "max_tokens_per_request")
+    assert fine.status_code == 200
+
+
+async def test_query_under_a_template_counts_with_every_text() -> None:
+    config = with_limits(max_body_bytes=10_000)
+    async with running_service(TestTemplate.SPEC, config=config) as service:
+        body = {"query": "q" * 400, "documents": ["a"] * 50}
+        response = await service.client.post("/v1/rerank", json=body)
+    assert response.json()["error"]["code"] == "max_tokens_per_request"

@@ -130,3 +130,8 @@ def test_errors_name_the_fields_that_were_sent(body: dict[str, Any], param: str)
 
 def test_limit_of_the_model_may_be_asked_for_by_minus_one() -> None:
     assert parse(truncation=None, truncate_prompt_tokens=-1).fields.truncates
+
+
+def test_rank_fields_count_once() -> None:
+    request = parse(documents=[{"a": "x"}], rank_fields=["a"] * 1000)
+    assert request.groups[0].texts == ["x"]

@@ -44,3 +44,12 @@ def test_truncated_weights_are_an_error_of_the_checkpoint(tmp_path: Path) -> Non
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(EngineError, match=r"model\.safetensors"):
         load_model(load_settings({}, {}), str(directory))
+
+
+def test_reranker_without_room_for_a_pair_says_so(tmp_path: Path) -> None:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    write_checkpoint("bert-scores", directory)
+    settings = load_settings({"dtype": "float32", "max_input_tokens": 8}, {})
+    with pytest.raises(CheckpointError, match="too few"):
+        load_model(settings, str(directory))

@@ -101,6 +101,7 @@ def test_start_failures_are_one_line_with_a_reason(tmp_path: Path) -> None:
         (["--dtype", "float16"], "float16"),
         (["--device", "cuda"], "cuda"),
         (["--max-input-tokens", "4096"], "512"),
+        (["--matryoshka", "typo=32"], "typo"),
         (["--model", "all-MiniLM-L6-v2", "--model", "all-MiniLM-L6-v2"], "two models"),
     ]:
         with serving(tmp_path, *flags) as server:
