@@ -1,15 +1,18 @@
 """Heads of rerankers: the hidden states of a pair to one raw logit, as transformers has them."""
 
+from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from engine.activation import Activation, hidden_activation
 from engine.errors import CheckpointError
-from engine.heads.head import Backbone, LoadHead
+from engine.heads.head import Answer, Backbone, LoadHead, Rows
 from engine.heads.pooled import PooledHead
 from engine.linear import PlainLinear
 from engine.norm import LayerNorm
+from engine.packing import Packed
 
 
 def classifier(dense: str, activation: Activation, output: str) -> LoadHead:
@@ -48,9 +51,43 @@ def load_modernbert_classifier(backbone: Backbone) -> PooledHead:
     return PooledHead(pooling, [dense, norm, _load_output(backbone, "classifier", bias=True)])
 
 
-def load_last_token_classifier(backbone: Backbone) -> PooledHead:
-    """What transformers calls `score`: the logit of the last token."""
-    return PooledHead("last_token", [_load_output(backbone, "score", bias=False)])
+@dataclass(frozen=True, eq=False)
+class LastTokenHead:
+    """The logit of the last token that is not padding, as transformers finds it: by its id.
+
+    Some tokenizers end a text with the token that also pads, and models were trained to score what
+    stands before it. Where all tokens are padding it is the first.
+    """
+
+    pad_token_id: int | None  # None: the last token, whatever it is
+    output: PlainLinear
+
+    def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
+        """[T, H] -> [B, 1] in the packed order."""
+        return self.output(hidden[self._places(packed)].float())
+
+    def collect(self, rows: Rows, packed: Packed) -> Answer:
+        return Answer(packed.restore(rows))
+
+    def _places(self, packed: Packed) -> Tensor:
+        """[B]: the packed token that each sequence is scored by."""
+        positions = packed.position_ids
+        if self.pad_token_id is not None:
+            positions = torch.where(packed.input_ids == self.pad_token_id, 0, positions)
+        places: list[Tensor] = []
+        start = 0
+        for sequences, tokens in packed.groups:
+            end = start + sequences * tokens
+            last = positions[start:end].view(sequences, tokens).amax(1)
+            places.append(torch.arange(start, end, tokens, device=last.device) + last)
+            start = end
+        return torch.cat(places)
+
+
+def load_last_token_classifier(backbone: Backbone) -> LastTokenHead:
+    """What transformers calls `score`, in its one class for all decoders."""
+    pad_token_id = backbone.config.get("pad_token_id")
+    return LastTokenHead(pad_token_id, _load_output(backbone, "score", bias=False))
 
 
 def load_yes_no_head(backbone: Backbone, tokens: tuple[int, int]) -> PooledHead:

@@ -3,6 +3,7 @@
 Families have a test of their own; here each checkpoint is asked for what its head answers.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -191,6 +192,47 @@ def test_answer_does_not_depend_on_its_batch(
     alone = served.rows(inputs, [[i] for i in range(len(inputs.sequences))])
     expected = reference.arrays[f"{name}/sequences/rows"]
     assert np.abs(alone - expected).max() <= served.checkpoint.tolerance
+
+
+@pytest.mark.parametrize("name", ["qwen2-scores", "qwen3-scores"])
+def test_padding_behind_a_text_does_not_change_its_score(name: str, tmp_path: Path) -> None:
+    files.write(name, CHECKPOINTS[name], tmp_path)
+    pad = json.loads((tmp_path / "config.json").read_text())["pad_token_id"]
+    served = Served.load(name, tmp_path)
+    reference = values.read(values.GROUP_OF[name])
+    stored = Sequences.stored(reference, f"{name}/sequences").input_ids
+    texts = [ids for ids in stored if ids.size < 50 and ids[-1] != pad]
+    expected = scores(served, texts)
+    assert np.ptp(expected) > 100 * served.checkpoint.tolerance
+    for count in (1, 2, 3):
+        padded = [np.append(ids, [pad] * count).astype(np.int32) for ids in texts]
+        difference = np.abs(scores(served, padded) - expected).max()
+        assert difference <= served.checkpoint.tolerance
+
+
+# What transformers 5 gives for each sequence on its own; 510 is the padding.
+PADDED = [[3, 40, 99, 510], [3, 510, 40, 510, 510], [510], [510] * 3, [510, 510, 7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("qwen2-scores", [1.528851, 0.988797, -1.118050, -1.118050, 2.090001]),
+        ("qwen3-scores", [0.926834, -0.565166, -1.429862, -1.429863, 2.066192]),
+    ],
+)
+def test_padding_within_a_text_is_passed_over_as_in_the_reference(
+    name: str, expected: list[float], tmp_path: Path
+) -> None:
+    files.write(name, CHECKPOINTS[name], tmp_path)
+    served = Served.load(name, tmp_path)
+    rows = scores(served, [np.array(ids, np.int32) for ids in PADDED])
+    assert np.abs(rows[:, 0] - expected).max() <= served.checkpoint.tolerance
+
+
+def scores(served: Served, texts: Sequence[NDArray[np.int32]]) -> Rows:
+    lengths = np.array([ids.size for ids in texts], np.int32)
+    return served.engine.step(Batch("score", np.concatenate(texts), lengths)).wait().rows
 
 
 def misses(name: str, directory: Path) -> bool:

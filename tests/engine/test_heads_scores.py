@@ -1,6 +1,7 @@
 """Each head of a reranker computes its formula; one that cannot be a score is refused."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,20 @@ def test_score_of_a_causal_model_reads_the_last_token(tmp_path: Path) -> None:
     tensors = random_tensors(score__weight=(1, WIDTH))
     head = load_last_token_classifier(backbone(tmp_path, tensors))
     assert_scores(head, HIDDEN.expected(lambda states: linear(tensors, "score", states[-1])))
+
+
+def test_score_of_a_causal_model_reads_the_last_token_that_is_not_padding(tmp_path: Path) -> None:
+    pad = 5
+    ids = [[7, 8, 9], [7, pad, 9, pad], [pad, 8, pad, pad], [pad], [pad, pad, pad], [7, pad, pad]]
+    lengths = [len(sequence) for sequence in ids]
+    random = HiddenStates.random(lengths, kind="score")
+    batch = replace(random.batch, input_ids=np.concatenate(ids).astype(np.int32))
+    tensors = random_tensors(score__weight=(1, WIDTH))
+    head = load_last_token_classifier(backbone(tmp_path, tensors, {"pad_token_id": pad}))
+    chosen = zip(random.sequences, [2, 2, 1, 0, 0, 0], strict=True)
+    expected = [linear(tensors, "score", states.double()[place]) for states, place in chosen]
+    rows = replace(random, batch=batch).answered(head).rows
+    np.testing.assert_allclose(rows, torch.stack(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize(
