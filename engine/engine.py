@@ -99,7 +99,7 @@ class Engine:
         """Compute fixed inputs together and alone. Raises SelfTestFailed if they differ.
 
         `known_pairs`, of a reranker: each batch is one query with several texts, the relevant one
-        first. Raises if all get the same score; a wrong order is part of the result.
+        first. Raises if those of a query get the same score; a wrong order is part of the result.
         """
         subject = Subject(self.step, self.spec, self.dtype, self.kinds)
         self._self_test = run_self_test(subject, known_pairs)

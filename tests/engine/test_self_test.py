@@ -125,8 +125,16 @@ def test_reranker_without_known_pairs_is_not_judged() -> None:
 @pytest.mark.parametrize("spread", [0.0, 5e-5])
 def test_reranker_that_gives_every_pair_the_same_score_fails(spread: float) -> None:
     reranker = Reranker({1: 0.7 + spread, 2: 0.7, 3: 0.7})
-    with pytest.raises(SelfTestFailed, match=r"every pair gets the same score.* head or template"):
+    with pytest.raises(SelfTestFailed, match=r"gets the same score.* a lost head or template"):
         reranker.test(known_pair(1, 2), known_pair(2, 3))
+
+
+def test_reranker_that_reads_only_the_query_fails() -> None:
+    reranker = Reranker({1: 2.0, 2: -1.0})
+    with pytest.raises(SelfTestFailed, match="every text of a query gets the same score"):
+        reranker.test(known_pair(1, 1, 1), known_pair(2, 2))
+    with pytest.raises(SelfTestFailed, match="every text of a query gets the same score"):
+        reranker.test(known_pair(1, 2), known_pair(2, 2))
 
 
 def test_reranker_that_answers_a_known_pair_with_nan_fails() -> None:
@@ -144,6 +152,6 @@ def test_lost_head_of_a_model_fails_and_a_sound_one_is_told_its_order(tmp_path: 
     tensors["classifier.weight"][:] = 0
     tiny.write(tmp_path, tensors)
     lost = Engine.load(tiny.spec(), tiny.files(tmp_path), EngineConfig(dtype="float32"))
-    with pytest.raises(SelfTestFailed, match="every pair gets the same score"):
+    with pytest.raises(SelfTestFailed, match="every text of a query gets the same score"):
         lost.self_test([known_pair(7, 9)])
     assert lost.runtime["self_test"] is None
