@@ -14,4 +14,4 @@ class CheckpointError(EngineError):
 
 
 class SelfTestFailed(EngineError):
-    """A row is not finite or depends on its company, or every text of a query gets the same score."""
+    """A row is not finite or depends on its company, or all texts of a query have one score."""

@@ -5,9 +5,10 @@ import torch
 from engine.families.family import Family
 from engine.families.load import encoder_loader
 from engine.families.names import Names, NormNames
-from engine.families.shape import ALL_BIASES, Config, Layer, Shape, head_dim_of, refuse, required
+from engine.families.shape import ALL_BIASES, Layer, Shape, head_dim_of
 from engine.heads.masked_lm import BERT_LM
 from engine.heads.scores import classifier
+from engine.settings import Config, integer, refuse, required
 
 NAMES = Names(
     words="embeddings.word_embeddings",
@@ -28,20 +29,20 @@ def read_shape(config: Config, first_position: int = 0) -> Shape:
     """`first_position` is the row of the position table that the first token of a sequence has."""
     refuse(config, "position_embedding_type", "absolute")
     refuse(config, "is_decoder", False)  # its attention would be causal
-    width, heads = required(config, "hidden_size"), required(config, "num_attention_heads")
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings") - first_position,
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings") - first_position,
         first_position=first_position,
-        types=required(config, "type_vocab_size"),
+        types=integer(config, "type_vocab_size"),
         width=width,
         heads=heads,
         kv_heads=heads,
         head_dim=head_dim_of(width, heads),
-        mlp_width=required(config, "intermediate_size"),
+        mlp_width=integer(config, "intermediate_size"),
         hidden_act=required(config, "hidden_act"),
         eps=required(config, "layer_norm_eps"),
-        layers=(Layer(),) * required(config, "num_hidden_layers"),
+        layers=(Layer(),) * integer(config, "num_hidden_layers"),
         biases=ALL_BIASES,
     )
 

@@ -5,9 +5,10 @@ import torch
 from engine.families.family import Family
 from engine.families.load import encoder_loader
 from engine.families.names import Names, NormNames
-from engine.families.shape import ALL_BIASES, Config, Layer, Shape, head_dim_of, required
+from engine.families.shape import ALL_BIASES, Layer, Shape, head_dim_of
 from engine.heads.masked_lm import DISTILBERT_LM
 from engine.heads.scores import classifier
+from engine.settings import Config, integer, required
 
 _NAMES = Names(
     words="embeddings.word_embeddings",
@@ -24,18 +25,18 @@ _NAMES = Names(
 
 
 def _read_shape(config: Config) -> Shape:
-    width, heads = required(config, "dim"), required(config, "n_heads")
+    width, heads = integer(config, "dim"), integer(config, "n_heads")
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings"),
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings"),
         width=width,
         heads=heads,
         kv_heads=heads,
         head_dim=head_dim_of(width, heads),
-        mlp_width=required(config, "hidden_dim"),
+        mlp_width=integer(config, "hidden_dim"),
         hidden_act=required(config, "activation"),
         eps=1e-12,  # no setting
-        layers=(Layer(),) * required(config, "n_layers"),
+        layers=(Layer(),) * integer(config, "n_layers"),
         biases=ALL_BIASES,
     )
 

@@ -7,7 +7,8 @@ from engine.families.family import Family
 from engine.families.load import encoder_loader
 from engine.families.names import NormNames
 from engine.families.rope import read_rope
-from engine.families.shape import Config, Layer, Shape, layer_types_of, refuse, required
+from engine.families.shape import Layer, Shape, layer_types_of
+from engine.settings import Config, integer, refuse, required
 
 _NAMES = replace(
     llama.NAMES,
@@ -18,15 +19,15 @@ _NAMES = replace(
 
 def _read_shape(config: Config) -> Shape:
     refuse(config, "attn_logit_softcapping")
-    width, heads = required(config, "hidden_size"), required(config, "num_attention_heads")
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings"),
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings"),
         width=width,
         heads=heads,
-        kv_heads=required(config, "num_key_value_heads"),
-        head_dim=required(config, "head_dim"),
-        mlp_width=required(config, "intermediate_size"),
+        kv_heads=integer(config, "num_key_value_heads"),
+        head_dim=integer(config, "head_dim"),
+        mlp_width=integer(config, "intermediate_size"),
         hidden_act=required(config, "hidden_activation"),
         gated=True,
         norm="rms_plus_one",
@@ -40,7 +41,7 @@ def _read_shape(config: Config) -> Shape:
 
 
 def _read_layers(config: Config) -> tuple[Layer, ...]:
-    window, causal = required(config, "sliding_window"), True
+    window, causal = integer(config, "sliding_window"), True
     if config.get("use_bidirectional_attention"):
         # Half of it to each side, the distance window ÷ 2 + 1 being the first that is not seen.
         window, causal = window // 2 + 1, False
@@ -52,10 +53,11 @@ def _read_layers(config: Config) -> tuple[Layer, ...]:
             read_rope(config, 10_000.0, "sliding_attention", "rope_local_base_freq"),
         ),
     }
-    every = config.get("sliding_window_pattern", config.get("_sliding_window_pattern", 6))
+    every = integer(config, "_sliding_window_pattern", 6)
+    every = integer(config, "sliding_window_pattern", every)
     default = [
         "sliding_attention" if (index + 1) % every else "full_attention"
-        for index in range(required(config, "num_hidden_layers"))
+        for index in range(integer(config, "num_hidden_layers"))
     ]
     return tuple(kinds[kind] for kind in layer_types_of(config, default))
 

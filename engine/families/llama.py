@@ -10,17 +10,9 @@ from engine.families.family import Family
 from engine.families.load import encoder_loader
 from engine.families.names import Names, NormNames
 from engine.families.rope import read_rope
-from engine.families.shape import (
-    Biases,
-    Config,
-    Layer,
-    Shape,
-    head_dim_of,
-    layer_types_of,
-    refuse,
-    required,
-)
+from engine.families.shape import Biases, Layer, Shape, head_dim_of, layer_types_of
 from engine.heads.scores import load_last_token_classifier
+from engine.settings import Config, integer, refuse, required
 
 NAMES = Names(
     words="embed_tokens",
@@ -70,15 +62,15 @@ def _read_shape(config: Config, causal: bool) -> Shape:
     kind = _KINDS[model_type]
     for key in ("num_experts", "num_local_experts", "attn_logit_softcapping"):
         refuse(config, key)
-    width, heads = required(config, "hidden_size"), required(config, "num_attention_heads")
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings"),
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings"),
         width=width,
         heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or kind.head_dim or head_dim_of(width, heads),
-        mlp_width=required(config, "intermediate_size"),
+        kv_heads=integer(config, "num_key_value_heads", 0) or heads,
+        head_dim=integer(config, "head_dim", 0) or kind.head_dim or head_dim_of(width, heads),
+        mlp_width=integer(config, "intermediate_size"),
         hidden_act=required(config, "hidden_act"),
         gated=True,
         norm="rms",
@@ -96,14 +88,14 @@ def _is_causal(config: Config, causal: bool) -> bool:
 
 
 def _read_layers(config: Config, kind: _Kind, causal: bool) -> tuple[Layer, ...]:
-    layers, rope = required(config, "num_hidden_layers"), read_rope(config)
+    layers, rope = integer(config, "num_hidden_layers"), read_rope(config)
     window = config.get("sliding_window")
     types = ["full_attention"] * layers
     if kind.windows == "everywhere" and window is not None:
         types = ["sliding_attention"] * layers
     if kind.windows == "by layer":
         if config.get("use_sliding_window") and window is not None:
-            first = min(layers, config.get("max_window_layers", 28))
+            first = min(layers, integer(config, "max_window_layers", 28))
             types[first:] = ["sliding_attention"] * (layers - first)
         types = list(layer_types_of(config, types))
     if "sliding_attention" not in types:
@@ -111,7 +103,7 @@ def _read_layers(config: Config, kind: _Kind, causal: bool) -> tuple[Layer, ...]
     kinds = {
         "full_attention": Layer(causal, rope=rope),
         # So many tokens are seen, the token itself included; so many to each side if not causal.
-        "sliding_attention": Layer(causal, required(config, "sliding_window") - causal, rope),
+        "sliding_attention": Layer(causal, integer(config, "sliding_window") - causal, rope),
     }
     return tuple(kinds[layer_type] for layer_type in types)
 

@@ -12,10 +12,11 @@ from engine.block import Block, GatedMlp, Mlp, PlainMlp, Residual, SelfAttention
 from engine.encoder import Embeddings, Encoder
 from engine.families.names import Names, NormNames
 from engine.families.relative_bias import bias_by_distance
-from engine.families.shape import Config, Layer, Shape
+from engine.families.shape import Layer, Shape
 from engine.kernels import Kernels
 from engine.norm import LayerNorm, Norm, RmsNorm
 from engine.rotary import RotaryTable
+from engine.settings import Config
 from engine.weights import Weights
 
 LoadEncoder = Callable[[Config, Weights, Kernels], Encoder]

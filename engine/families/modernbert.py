@@ -7,18 +7,10 @@ from engine.families.family import Family
 from engine.families.load import encoder_loader
 from engine.families.names import Names, NormNames
 from engine.families.rope import read_rope
-from engine.families.shape import (
-    Biases,
-    Config,
-    Layer,
-    Shape,
-    head_dim_of,
-    layer_types_of,
-    refuse,
-    required,
-)
+from engine.families.shape import Biases, Layer, Shape, head_dim_of, layer_types_of
 from engine.heads.masked_lm import MODERNBERT_LM
 from engine.heads.scores import load_modernbert_classifier
+from engine.settings import Config, integer, refuse
 
 _NAMES = Names(
     words="embeddings.tok_embeddings",
@@ -35,17 +27,17 @@ _NAMES = Names(
 
 
 def _read_shape(config: Config) -> Shape:
-    width, heads = required(config, "hidden_size"), required(config, "num_attention_heads")
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     attention_bias = bool(config.get("attention_bias"))
     mlp_bias = bool(config.get("mlp_bias"))
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings"),
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings"),
         width=width,
         heads=heads,
         kv_heads=heads,
         head_dim=head_dim_of(width, heads),
-        mlp_width=required(config, "intermediate_size"),
+        mlp_width=integer(config, "intermediate_size"),
         hidden_act=config.get("hidden_activation", "gelu"),
         gated=True,
         eps=config.get("norm_eps", 1e-5),
@@ -63,19 +55,19 @@ def _read_shape(config: Config) -> Shape:
 
 def _read_layers(config: Config) -> tuple[Layer, ...]:
     refuse(config, "rope_scaling")
-    every = config.get("global_attn_every_n_layers", 3)
+    every = integer(config, "global_attn_every_n_layers", 3)
     kinds = {
         "full_attention": Layer(
             rope=read_rope(config, 160_000.0, "full_attention", "global_rope_theta")
         ),
         "sliding_attention": Layer(
-            window=config.get("local_attention", 128) // 2,
+            window=integer(config, "local_attention", 128) // 2,
             rope=read_rope(config, 10_000.0, "sliding_attention", "local_rope_theta"),
         ),
     }
     default = [
         "sliding_attention" if index % every else "full_attention"
-        for index in range(required(config, "num_hidden_layers"))
+        for index in range(integer(config, "num_hidden_layers"))
     ]
     return tuple(kinds[kind] for kind in layer_types_of(config, default))
 

@@ -6,8 +6,9 @@ from engine.families import bert
 from engine.families.family import Family
 from engine.families.load import encoder_loader
 from engine.families.names import NormNames
-from engine.families.shape import Config, Shape, refuse
+from engine.families.shape import Shape
 from engine.heads.masked_lm import ROBERTA_LM
+from engine.settings import Config, refuse
 
 _NAMES = replace(
     bert.NAMES,

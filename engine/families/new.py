@@ -10,8 +10,9 @@ from engine.families.load import encoder_loader
 from engine.families.names import Names, NormNames
 from engine.families.rope import read_rope
 from engine.families.rotary_bert import NATIVE_NAMES
-from engine.families.shape import Biases, Config, Layer, Shape, head_dim_of, refuse, required
+from engine.families.shape import Biases, Layer, Shape, head_dim_of
 from engine.heads.scores import classifier
+from engine.settings import Config, integer, refuse, required
 
 _PUBLISHED_NAMES = Names(
     words="embeddings.word_embeddings",
@@ -36,21 +37,21 @@ def _read_shape(config: Config) -> Shape:
     refuse(config, "pack_qkv", True)
     refuse(config, "logn_attention_scale", False)
     refuse(config, "logn_attention_clip1", False)
-    width, heads = required(config, "hidden_size"), required(config, "num_attention_heads")
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     rope = read_rope(config, default_theta=160_000.0)  # transformers'
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings"),
-        types=config.get("type_vocab_size", 1),
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings"),
+        types=integer(config, "type_vocab_size", 1),
         width=width,
         heads=heads,
         kv_heads=heads,
         head_dim=head_dim_of(width, heads),
-        mlp_width=required(config, "intermediate_size"),
+        mlp_width=integer(config, "intermediate_size"),
         hidden_act=required(config, "hidden_act"),
         gated=True,
         eps=required(config, "layer_norm_eps"),
-        layers=(Layer(rope=rope),) * required(config, "num_hidden_layers"),
+        layers=(Layer(rope=rope),) * integer(config, "num_hidden_layers"),
         biases=Biases(qkv=True, attention_output=True, mlp_out=True, norm=True),
     )
 

@@ -12,7 +12,8 @@ from engine.families.load import encoder_loader
 from engine.families.names import Names, NormNames
 from engine.families.rope import Rope, read_rope
 from engine.families.rotary_bert import NATIVE_NAMES
-from engine.families.shape import Biases, Config, Layer, Shape, head_dim_of, refuse, required
+from engine.families.shape import Biases, Layer, Shape, head_dim_of
+from engine.settings import Config, integer, refuse, required
 
 _PUBLISHED_NAMES = Names(
     words="embeddings.word_embeddings",
@@ -50,26 +51,26 @@ def _read_published(config: Config) -> Shape:
     if activation not in _GATES:
         known = ", ".join(_GATES)
         raise CheckpointError(f"activation_function {activation!r} is not known: {known}")
-    width, heads = required(config, "n_embd"), required(config, "n_head")
-    positions = required(config, "n_positions")
+    width, heads = integer(config, "n_embd"), integer(config, "n_head")
+    positions = integer(config, "n_positions")
     if config.get("rotary_scaling_factor") is not None:
         # The rotation is scaled behind the trained positions: no sequence gets there.
-        positions = required(config, "max_trained_positions")
+        positions = integer(config, "max_trained_positions")
     rope = Rope(float(config.get("rotary_emb_base", 1000)))
     attention_bias = bool(config.get("qkv_proj_bias"))
     return Shape(
-        vocabulary=required(config, "vocab_size"),
+        vocabulary=integer(config, "vocab_size"),
         max_positions=positions,
-        types=config.get("type_vocab_size", 0),
+        types=integer(config, "type_vocab_size", 0),
         width=width,
         heads=heads,
         kv_heads=heads,
         head_dim=head_dim_of(width, heads),
-        mlp_width=required(config, "n_inner"),
+        mlp_width=integer(config, "n_inner"),
         hidden_act=_GATES[activation],
         gated=True,
         eps=required(config, "layer_norm_epsilon"),
-        layers=(Layer(rope=rope),) * required(config, "n_layer"),
+        layers=(Layer(rope=rope),) * integer(config, "n_layer"),
         biases=Biases(
             qkv=attention_bias,
             attention_output=attention_bias,
@@ -81,21 +82,21 @@ def _read_published(config: Config) -> Shape:
 
 
 def _read_native(config: Config) -> Shape:
-    width, heads = required(config, "hidden_size"), required(config, "num_attention_heads")
+    width, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     rope = read_rope(config, default_theta=1000.0)
     return Shape(
-        vocabulary=required(config, "vocab_size"),
-        max_positions=required(config, "max_position_embeddings"),
-        types=config.get("type_vocab_size", 2),
+        vocabulary=integer(config, "vocab_size"),
+        max_positions=integer(config, "max_position_embeddings"),
+        types=integer(config, "type_vocab_size", 2),
         width=width,
         heads=heads,
         kv_heads=heads,
-        head_dim=config.get("head_dim") or head_dim_of(width, heads),
-        mlp_width=required(config, "intermediate_size"),
+        head_dim=integer(config, "head_dim", 0) or head_dim_of(width, heads),
+        mlp_width=integer(config, "intermediate_size"),
         hidden_act=required(config, "hidden_act"),
         gated=True,
         eps=required(config, "layer_norm_eps"),
-        layers=(Layer(rope=rope),) * required(config, "num_hidden_layers"),
+        layers=(Layer(rope=rope),) * integer(config, "num_hidden_layers"),
         biases=Biases(norm=True),
     )
 

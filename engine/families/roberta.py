@@ -5,13 +5,14 @@ import torch
 from engine.families import bert
 from engine.families.family import Family
 from engine.families.load import encoder_loader
-from engine.families.shape import Config, Shape, required
+from engine.families.shape import Shape
 from engine.heads.masked_lm import ROBERTA_LM
 from engine.heads.scores import classifier
+from engine.settings import Config, integer
 
 
 def read_shape(config: Config) -> Shape:
-    return bert.read_shape(config, first_position=required(config, "pad_token_id") + 1)
+    return bert.read_shape(config, first_position=integer(config, "pad_token_id") + 1)
 
 
 ROBERTA = Family(

@@ -1,13 +1,12 @@
 """What config.json says of a model's layers, of every family in one form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from engine.errors import CheckpointError
 from engine.families.rope import Rope
-
-Config = Mapping[str, Any]  # config.json
+from engine.settings import Config
 
 
 @dataclass(frozen=True)
@@ -52,21 +51,6 @@ class Shape:
     scale: float | None = None  # of attention scores; None: 1 / √head_dim
     embedding_scale: float = 1.0
     norms_first_attention: bool = True  # False: the first layer has no norm before its attention
-
-
-def required(config: Config, key: str) -> Any:
-    value = config.get(key)
-    if value is None:
-        raise CheckpointError(f"config.json lacks {key!r}")
-    return value
-
-
-def refuse(config: Config, key: str, *allowed: Any) -> None:
-    """Raise for a setting of another model than the one we compute. Absent is allowed."""
-    value = config.get(key)
-    if value is not None and value not in allowed:
-        known = f", only {' or '.join(map(repr, allowed))}" if allowed else ""
-        raise CheckpointError(f"config.json: {key} {value!r} is not known{known}")
 
 
 def head_dim_of(width: int, heads: int) -> int:

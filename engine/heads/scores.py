@@ -13,6 +13,7 @@ from engine.heads.pooled import PooledHead
 from engine.linear import PlainLinear
 from engine.norm import LayerNorm
 from engine.packing import Packed
+from engine.settings import integer
 
 
 def classifier(dense: str, activation: Activation, output: str) -> LoadHead:
@@ -86,7 +87,9 @@ class LastTokenHead:
 
 def load_last_token_classifier(backbone: Backbone) -> LastTokenHead:
     """What transformers calls `score`, in its one class for all decoders."""
-    pad_token_id = backbone.config.get("pad_token_id")
+    config = backbone.config
+    padded = config.get("pad_token_id") is not None
+    pad_token_id = integer(config, "pad_token_id") if padded else None
     return LastTokenHead(pad_token_id, _load_output(backbone, "score", bias=False))
 
 

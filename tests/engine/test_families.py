@@ -263,6 +263,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("mpnet-cls", {"relative_attention_num_buckets": 64}, "relative_attention_num_buckets 64"),
     ("distilbert-mean", {"n_heads": 5}, "no multiple of 5 heads"),
+    ("qwen3-last", {"intermediate_size": "96"}, "intermediate_size is '96', a str and not an"),
+    ("qwen3-last", {"head_dim": 16.0}, "head_dim is 16.0, a float and not an integer"),
+    ("gemma3-last", {"num_key_value_heads": True}, "num_key_value_heads is True, a bool and not"),
+    ("modernbert-cls", {"local_attention": [8]}, "local_attention is [8], a list and not an"),
+    ("nomic-mean", {"n_inner": "64"}, "n_inner is '64', a str and not an integer"),
 ]
 
 

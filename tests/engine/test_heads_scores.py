@@ -136,6 +136,12 @@ def test_score_of_a_causal_model_reads_the_last_token_that_is_not_padding(tmp_pa
     np.testing.assert_allclose(rows, torch.stack(expected), atol=1e-5)
 
 
+def test_padding_id_that_is_no_integer_is_named(tmp_path: Path) -> None:
+    source = backbone(tmp_path, random_tensors(score__weight=(1, WIDTH)), {"pad_token_id": "5"})
+    with pytest.raises(CheckpointError, match="pad_token_id is '5', a str and not an integer"):
+        load_last_token_classifier(source)
+
+
 @pytest.mark.parametrize(
     ("config", "matrices", "used"),
     [
