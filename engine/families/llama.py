@@ -89,14 +89,15 @@ def _is_causal(config: Config, causal: bool) -> bool:
 
 def _read_layers(config: Config, kind: _Kind, causal: bool) -> tuple[Layer, ...]:
     layers, rope = integer(config, "num_hidden_layers"), read_rope(config)
-    window = config.get("sliding_window")
     types = ["full_attention"] * layers
-    if kind.windows == "everywhere" and window is not None:
-        types = ["sliding_attention"] * layers
-    if kind.windows == "by layer":
-        if config.get("use_sliding_window") and window is not None:
-            first = min(layers, integer(config, "max_window_layers", 28))
+    everywhere, by_layer = kind.windows == "everywhere", kind.windows == "by layer"
+    if everywhere or (by_layer and config.get("use_sliding_window")):
+        # Absent it is what transformers takes it for; null says that there is none.
+        config = {"sliding_window": 4096, **config}
+        if config["sliding_window"] is not None:
+            first = 0 if everywhere else min(layers, integer(config, "max_window_layers", 28))
             types[first:] = ["sliding_attention"] * (layers - first)
+    if by_layer:
         types = list(layer_types_of(config, types))
     if "sliding_attention" not in types:
         return (Layer(causal, rope=rope),) * layers

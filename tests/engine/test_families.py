@@ -6,11 +6,13 @@ That each computes what its reference does is shown in e2e/test_parity_zoo.py.
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from reference.pipeline import Pipeline, Rows, Sequences
 from reference.zoo import checkpoint as files
 from reference.zoo import values
@@ -19,7 +21,10 @@ from safetensors.numpy import load_file, save_file
 
 import checkpoint.families
 import engine.families
+from engine.attention import Attention, AttentionSpec
 from engine.errors import CheckpointError
+from engine.kernels import plain_kernels
+from engine.weights import Weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -228,6 +233,45 @@ def test_setting_that_says_the_same_changes_nothing(
     expected = rows_of(directory)
     configure(directory, **entries)
     np.testing.assert_array_equal(rows_of(directory), expected)
+
+
+USED = {"use_sliding_window": True, "max_window_layers": 1, "layer_types": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "unwindowed"),
+    [
+        ("mistral-last", {}, set()),
+        ("qwen2-last", USED, {None}),
+        ("qwen3-last", USED, {None}),
+    ],
+)
+def test_window_that_is_not_configured_is_the_default_of_transformers(
+    name: str, entries: dict[str, Any], unwindowed: set[None], write: Any
+) -> None:
+    directory = write(name)
+    configure(directory, "sliding_window", **entries)
+    assert windows_of(directory) == {4095} | unwindowed  # behind the token itself
+    configure(directory, sliding_window=7)
+    assert windows_of(directory) == {6} | unwindowed
+    configure(directory, sliding_window=None)
+    assert windows_of(directory) == {None}
+
+
+def windows_of(directory: Path) -> set[int | None]:
+    """What the layers ask the kernels for."""
+    windows: set[int | None] = set()
+    kernels = plain_kernels(torch.float32)
+
+    def attention(spec: AttentionSpec) -> Attention:
+        windows.add(spec.window)
+        return kernels.attention(spec)
+
+    family = engine.families.FAMILIES["llama"]
+    config = json.loads((directory / "config.json").read_text())
+    weights = Weights(sorted(directory.glob(SHARDS)), family.prefixes)
+    family.load_encoder(config, weights, replace(kernels, attention=attention))
+    return windows
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
