@@ -12,7 +12,9 @@ from engine.settings import Config, integer
 
 
 def read_shape(config: Config) -> Shape:
-    return bert.read_shape(config, first_position=integer(config, "pad_token_id") + 1)
+    # Absent it is transformers' default; null would leave open where positions start.
+    padding = integer({"pad_token_id": 1, **config}, "pad_token_id")
+    return bert.read_shape(config, first_position=padding + 1)
 
 
 ROBERTA = Family(

@@ -7,6 +7,7 @@ from torch import Tensor
 from engine.heads.head import Backbone
 from engine.linear import Linear
 from engine.norm import LayerNorm, Norm
+from engine.settings import Config, required
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class MlmHead:
     embeddings: str  # the decoder's matrix where it has none of its own
     hidden_act: str | None = None  # a key; None: GELU whatever the other layers have
     eps: str | float = "layer_norm_eps"  # a key, or the value
+    default_eps: float | None = None  # where config.json lacks the key; None: refused
     dense_bias: str | None = None  # a key that says whether there is one; None: there is
     norm_bias: str | None = None
 
@@ -58,6 +60,7 @@ MODERNBERT_LM = MlmHead(
     embeddings="embeddings.tok_embeddings.weight",
     hidden_act="classifier_activation",
     eps="norm_eps",
+    default_eps=1e-5,
     dense_bias="classifier_bias",
     norm_bias="norm_bias",
 )
@@ -87,7 +90,7 @@ def load_masked_lm(backbone: Backbone, names: MlmHead) -> MaskedLm:
     norm = LayerNorm(
         weights.take(f"{names.norm}.weight", width).to(kernels.dtype),
         None if norm_bias is None else norm_bias.to(kernels.dtype),
-        config[names.eps] if isinstance(names.eps, str) else names.eps,
+        _eps(config, names),
     )
     weight, bias = _decoder(backbone, names)
     return MaskedLm(dense, norm, kernels.linear(weight, bias), weight.size(0))
@@ -97,6 +100,14 @@ def _bias(backbone: Backbone, name: str, key: str | None) -> Tensor | None:
     if key is not None and not backbone.config.get(key):
         return None
     return backbone.weights.take(f"{name}.bias", backbone.width)
+
+
+def _eps(config: Config, names: MlmHead) -> float:
+    if not isinstance(names.eps, str):
+        return names.eps
+    if names.default_eps is not None and names.eps not in config:
+        return names.default_eps
+    return float(required(config, names.eps))
 
 
 def _decoder(backbone: Backbone, names: MlmHead) -> tuple[Tensor, Tensor]:

@@ -94,6 +94,15 @@ CASES = {
         words="embeddings.tok_embeddings.weight",
         biases=False,
     ),
+    "modernbert-default-eps": Case(
+        "modernbert",
+        ("head.dense", "head.norm", "decoder.bias"),
+        {"classifier_activation": "relu"},
+        torch.relu,
+        1e-5,
+        words="embeddings.tok_embeddings.weight",
+        biases=False,
+    ),
     "modernbert-biases": Case(
         "modernbert",
         ("head.dense", "head.norm", "decoder.bias"),
@@ -122,6 +131,15 @@ def test_every_head_of_a_family_is_here() -> None:
     assert {name for name, family in FAMILIES.items() if family.mlm_head is not None} == {
         case.family for case in CASES.values()
     }
+
+
+def test_epsilon_that_has_no_default_is_named(tmp_path: Path) -> None:
+    case = CASES["bert"]
+    names = FAMILIES["bert"].mlm_head
+    assert names is not None
+    source = backbone(tmp_path, case.tensors(), {"hidden_act": "relu"})
+    with pytest.raises(CheckpointError, match=r"config\.json lacks 'layer_norm_eps'"):
+        load_masked_lm(source, names)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])

@@ -1,5 +1,6 @@
 """Whole models: random ones against a reference in float64, the real one against known values."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sequences import batch_of, cosines, normalised, random_sequences, rows_of
 from tiny_checkpoint import TinyCheckpoint
 
 from engine.engine import Engine, EngineConfig
+from engine.errors import CheckpointError
 
 LENGTHS = [7, 1, 40, 7, 150, 3, 33]
 
@@ -39,6 +41,20 @@ def test_vectors_are_those_of_the_reference(
     rows = rows_of(engine_of(tiny, tmp_path, dtype="float32", kernels=kernels), sequences)
     expected = reference_of(tiny).pooled(pooling, sequences)
     np.testing.assert_allclose(rows, expected, atol=2e-5)
+
+
+def test_roberta_pads_with_id_1_unless_it_is_configured(tmp_path: Path) -> None:
+    tiny = TinyCheckpoint(family="roberta", config={"pad_token_id": 1})
+    sequences, _ = sequences_and_types()
+    expected = rows_of(engine_of(tiny, tmp_path), sequences)
+    tiny.write(tmp_path)
+    files = tiny.files(tmp_path)
+    unsaid = {key: value for key, value in files.config.items() if key != "pad_token_id"}
+    engine = Engine.load(tiny.spec(), replace(files, config=unsaid), EngineConfig())
+    np.testing.assert_array_equal(rows_of(engine, sequences), expected)
+    null = replace(files, config={**unsaid, "pad_token_id": None})
+    with pytest.raises(CheckpointError, match=r"config\.json lacks 'pad_token_id'"):
+        Engine.load(tiny.spec(), null, EngineConfig())
 
 
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
