@@ -15,6 +15,7 @@ from checkpoint.errors import (
 )
 from checkpoint.layout import Run, read_layout
 from checkpoint.rerank_template import TemplatedQuery, template_parts
+from checkpoint.text_limit import text_limit
 from checkpoint.tokenizer_json import load_tokenizer
 
 __all__ = ["Encoded", "Side", "TextTokenizer"]
@@ -31,10 +32,8 @@ class TextTokenizer:
         """Raises CheckpointError where tokenizer.json does not fit the model."""
         self.max_tokens = max_tokens
         self.vocab_size = vocab_size
-        # BPE takes more than linear time on long unbroken words, so a text is measured first. 64
-        # characters a token are more than any text has; the 1,024 are for tiny limits.
-        self.max_characters = 64 * max_tokens + 1024
         loaded = load_tokenizer(tokenizer_json, vocab_size)
+        self.text_limit = text_limit(tokenizer_json, max_tokens)
         self._tokenizer = loaded.tokenizer
         self._specials = loaded.specials
         self._later_ids = loaded.later_ids
@@ -172,7 +171,7 @@ class TextTokenizer:
         return set(map(type, row)) == {int} and min(row) >= 0 and max(row) < self.vocab_size
 
     def _query_ids(self, query: str) -> Sequence[int]:
-        if len(query) > self.max_characters:
+        if not self.text_limit.holds(query):
             raise QueryTooLong(None, self.max_tokens)
         (ids,) = self._tokenize([query])
         return ids
@@ -196,12 +195,15 @@ class TextTokenizer:
         self, texts: Sequence[str], truncate: bool, side: Side
     ) -> tuple[list[str], set[int]]:
         """Texts of a length that can be tokenized, and the places of those that were cut to it."""
-        most = self.max_characters
-        shortened = {i for i, text in enumerate(texts) if len(text) > most}
+        kept = [self.text_limit.kept(text, side) for text in texts]
+        shortened = {i for i, text in enumerate(texts) if len(text) > kept[i]}
         if shortened and not truncate:
             raise InputTooLong(min(shortened), None, self.max_tokens)
-        kept = slice(-most, None) if side == "left" else slice(most)
-        return [text[kept] for text in texts], shortened
+        if side == "left":
+            return [
+                text[len(text) - most :] for text, most in zip(texts, kept, strict=True)
+            ], shortened
+        return [text[:most] for text, most in zip(texts, kept, strict=True)], shortened
 
     def _tokenize(self, texts: list[str]) -> list[Sequence[int]]:
         """Ids without special tokens. Releases the GIL."""

@@ -73,7 +73,7 @@ def test_document_over_the_limit_is_refused_when_not_truncating(wordpiece_json: 
         tokenizer.encode_pairs("fox", ["word " * 12, "word " * 13], truncate=False)
     assert (caught.value.index, caught.value.tokens, caught.value.limit) == (1, 17, 16)
     with pytest.raises(InputTooLong) as caught:
-        tokenizer.encode_pairs("fox", ["x", " " * 9999], truncate=False)
+        tokenizer.encode_pairs("fox", ["x", " " * (tokenizer.text_limit.most + 1)], truncate=False)
     assert (caught.value.index, caught.value.tokens) == (1, None)
 
 
@@ -97,7 +97,7 @@ def test_query_must_leave_room_for_one_document_token(wordpiece_json: bytes) -> 
         tokenizer.encode_pairs("fox " * 13, ["dog"])
     assert (caught.value.tokens, caught.value.limit) == (16, 16)
     with pytest.raises(QueryTooLong) as caught:
-        tokenizer.encode_pairs(" " * (tokenizer.max_characters + 1), ["dog"])
+        tokenizer.encode_pairs(" " * (tokenizer.text_limit.most + 1), ["dog"])
     assert caught.value.tokens is None
 
 

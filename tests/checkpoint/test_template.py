@@ -149,7 +149,7 @@ def test_document_over_the_limit_is_refused_when_not_truncating(chat_json: bytes
     assert caught.value.limit == tokenizer.max_tokens
     with pytest.raises(InputTooLong) as caught:
         tokenizer.encode_template(
-            asked(), ["a", " " * (tokenizer.max_characters + 1)], truncate=False
+            asked(), ["a", " " * (tokenizer.text_limit.most + 1)], truncate=False
         )
     assert caught.value.tokens is None
 
@@ -175,7 +175,7 @@ def test_query_must_leave_room_for_a_document(chat_json: bytes) -> None:
     least = least_tokens(chat_json)
     tokenizer = TextTokenizer(chat_json, least + 1, VOCAB)
     assert tokenizer.encode_template(asked(), ["dog"]).lengths[0] <= least + 1
-    for query, tokens in (("the fox is", least + 3), (" " * (tokenizer.max_characters + 1), None)):
+    for query, tokens in (("the fox is", least + 3), (" " * (tokenizer.text_limit.most + 1), None)):
         with pytest.raises(QueryTooLong) as caught:
             tokenizer.encode_template(asked(query), ["dog"])
         assert caught.value.limit == least + 1

@@ -18,7 +18,8 @@ from checkpoint.errors import (
     InvalidTokenId,
     UnsupportedCheckpoint,
 )
-from checkpoint.tokenizer import Encoded, TextTokenizer
+from checkpoint.text_limit import TextLimit
+from checkpoint.tokenizer import Encoded, Side, TextTokenizer
 
 KINDS = ["wordpiece", "bpe", "unigram", "bare"]
 VOCAB = 30522  # the largest of them
@@ -100,10 +101,12 @@ def test_prompt_counts_and_is_part_of_the_text(wordpiece_json: bytes) -> None:
 
 def test_absurdly_long_text_is_refused_without_tokenizing_it(wordpiece_json: bytes) -> None:
     tokenizer = TextTokenizer(wordpiece_json, 16, VOCAB)
-    assert tokenizer.max_characters == 64 * 16 + 1024
-    blank = " " * tokenizer.max_characters
-    assert tokenizer.encode([blank]).lengths.tolist() == [2]
-    for text, prompt in ((blank + " ", ""), (blank, "q")):
+    limit = tokenizer.text_limit
+    assert (limit.characters, limit.most) == (64 * 16 + 1024, 16 * (64 * 16 + 1024))
+    blank, marks = " " * limit.most, "́ " * (limit.characters // 2)
+    for text in (blank, marks):
+        assert tokenizer.encode([text]).lengths.tolist() == [2]
+    for text, prompt in ((blank + " ", ""), (blank, "q"), (marks + "q", ""), (marks, "q")):
         with pytest.raises(InputTooLong) as caught:
             tokenizer.encode(["fox", text], prompt=prompt)
         assert (caught.value.index, caught.value.tokens) == (1, None)
@@ -111,9 +114,50 @@ def test_absurdly_long_text_is_refused_without_tokenizing_it(wordpiece_json: byt
 
 def test_absurdly_long_text_is_cut_first_when_truncating(wordpiece_json: bytes) -> None:
     tokenizer = TextTokenizer(wordpiece_json, 16, VOCAB)
-    encoded = tokenizer.encode([" " * tokenizer.max_characters + "fox", "fox"], truncate=True)
+    encoded = tokenizer.encode([" " * tokenizer.text_limit.most + "fox", "fox"], truncate=True)
     assert encoded.lengths.tolist() == [2, 3]
     assert encoded.truncated == 1
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+@pytest.mark.parametrize("run", [" ", " \n\t", "a", "a1Z"])
+def test_long_run_that_is_one_token_or_none_is_no_long_text(
+    wordpiece_json: bytes, run: str, truncate: bool
+) -> None:
+    tokenizer = TextTokenizer(wordpiece_json, 16, VOCAB)
+    long = run * (15_000 // len(run))
+    texts = [f"{long} hello", f"hello {long}", f"fox{long} {long} dog"]
+    encoded = tokenizer.encode(texts, truncate=truncate)
+    assert rows(encoded) == reference(wordpiece_json, texts)
+    assert encoded.truncated == 0
+    (query,) = reference(wordpiece_json, [texts[0]])
+    assert rows(tokenizer.encode_pairs(texts[0], [""]))[0] == [*query, 102]
+
+
+def test_text_after_a_long_run_is_cut_at_its_tokens(wordpiece_json: bytes) -> None:
+    tokenizer = TextTokenizer(wordpiece_json, 16, VOCAB)
+    cut = tokenizer.encode([" " * 20_000 + "fox dog " * 2_000], truncate=True)
+    assert rows(cut) == rows(tokenizer.encode(["fox dog " * 7]))
+    assert cut.truncated == 1
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "bare"])
+def test_long_word_is_refused_where_it_would_be_many_tokens(
+    tokenizer_jsons: dict[str, bytes], kind: str
+) -> None:
+    tokenizer = TextTokenizer(tokenizer_jsons[kind], 16, VOCAB)
+    with pytest.raises(InputTooLong) as caught:
+        tokenizer.encode(["a" * 20_000])
+    assert caught.value.tokens is None
+
+
+@given(st.text("a \n", max_size=60), st.integers(0, 20), st.sampled_from(["left", "right"]))
+def test_kept_text_has_the_measure_of_the_limit(text: str, characters: int, side: Side) -> None:
+    limit = TextLimit(characters, 1000, re.compile(r"\s{2,}"))
+    kept = limit.kept(text, side)
+    measured = len(limit.runs.sub(" ", text[len(text) - kept :] if side == "left" else text[:kept]))
+    assert measured == min(characters, len(limit.runs.sub(" ", text)))
+    assert limit.holds(text) == (kept == len(text))
 
 
 def test_empty_text_is_accepted_where_special_tokens_give_an_id(
@@ -176,7 +220,7 @@ def test_lone_surrogate_is_refused_with_its_place(wordpiece_json: bytes) -> None
 
 def test_errors_never_show_the_input(wordpiece_json: bytes, bare_json: bytes) -> None:
     tokenizer = TextTokenizer(wordpiece_json, 8, VOCAB)
-    for text in ("secret " * 9, "secret" * 999, "secret \ud800"):
+    for text in ("secret " * 9, "secret " * 999, "secret \ud800"):
         with pytest.raises((InputTooLong, InvalidText)) as caught:
             tokenizer.encode([text])
         assert "secret" not in str(caught.value)

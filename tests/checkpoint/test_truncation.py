@@ -76,7 +76,7 @@ def test_a_long_text_loses_its_prompt_first_on_the_left(wordpiece_json: bytes) -
 @pytest.mark.parametrize("side", SIDES)
 def test_absurdly_long_text_keeps_the_other_end(wordpiece_json: bytes, side: Side) -> None:
     tokenizer = TextTokenizer(wordpiece_json, 8, VOCAB)
-    text = "cat" + " " * tokenizer.max_characters + "dog"
+    text = "cat" + " " * tokenizer.text_limit.most + "dog"
     kept = "dog" if side == "left" else "cat"
     assert rows(tokenizer.encode([text], truncate=True, side=side)) == rows(
         tokenizer.encode([kept])
