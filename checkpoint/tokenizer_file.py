@@ -1,7 +1,7 @@
 """tokenizer.json as it is served: with the special tokens that files beside it ask for."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,25 @@ _SLOW_FILES = (
     "tokenizer.model",
 )
 
+# Of transformers: classes that build their normalizer from tokenizer_config.json alone. The first
+# is what a WordPiece tokenizer without a class is.
+_REBUILT = (
+    "BertTokenizer",
+    "BertTokenizerFast",
+    "DistilBertTokenizer",
+    "DistilBertTokenizerFast",
+    "MPNetTokenizer",
+    "MPNetTokenizerFast",
+)
+
 
 def read_tokenizer(directory: Path) -> bytes:
     """tokenizer.json of a `ModelFiles.directory`; what its SHA-256 is of.
 
     gte-Qwen2's does not end a text with the token that is pooled: there, tokenizer_config.json says
     add_eos_token, and code of the checkpoint's own appends it. Here it becomes part of the file.
+    Without such code the entry changes nothing: transformers drops it where there is a
+    tokenizer.json.
     """
     path = directory / "tokenizer.json"
     try:
@@ -59,14 +72,26 @@ def _missing(directory: Path) -> str:
 
 
 def _check_case(directory: Path) -> None:
-    """sentence_bert_config.json may ask for lower case where the tokenizer keeps it."""
-    if not transformer_settings(directory).get("do_lower_case"):
-        return
-    normalizer = read_object(directory / "tokenizer.json").get("normalizer") or {}
+    """Files beside tokenizer.json may contradict it. Its lower case comes before either's."""
+    tokenizer = read_object(directory / "tokenizer.json")
+    normalizer = tokenizer.get("normalizer") or {}
     steps = [normalizer, *normalizer.get("normalizers", ())]
-    if not any(step.get("lowercase") or step.get("type") == "Lowercase" for step in steps):
+    lowers = any(step.get("lowercase") or step.get("type") == "Lowercase" for step in steps)
+    if transformer_settings(directory).get("do_lower_case") and not lowers:
         raise UnsupportedCheckpoint(
             f"{directory}: do_lower_case, but tokenizer.json keeps the case"
+        )
+    path = directory / "tokenizer_config.json"
+    config = read_object(path) if path.is_file() else {}
+    asked = config.get("do_lower_case")
+    rebuilt = (
+        config.get("tokenizer_class", _REBUILT[0]) in _REBUILT
+        and (tokenizer.get("model") or {}).get("type") == "WordPiece"
+    )
+    if rebuilt and isinstance(asked, bool) and asked is not lowers:
+        does = "lowers" if lowers else "keeps"
+        raise UnsupportedCheckpoint(
+            f"{path}: do_lower_case is {str(asked).lower()}, but tokenizer.json {does} the case"
         )
 
 
@@ -76,13 +101,26 @@ def _end_token(directory: Path) -> str | None:
     if not path.is_file():
         return None
     config = read_object(path)
-    if config.get("add_eos_token") is not True:
+    if config.get("add_eos_token") is not True or not _has_own_tokenizer(directory, config):
         return None
     token = config.get("eos_token")
     content = token.get("content") if isinstance(token, dict) else token
     if not isinstance(content, str):
         raise UnsupportedCheckpoint(f"{path}: add_eos_token, but eos_token is {token!r}")
     return content
+
+
+def _has_own_tokenizer(directory: Path, tokenizer_config: Mapping[str, Any]) -> bool:
+    """Whether code of the checkpoint's own tokenizes, which add_eos_token is addressed to.
+
+    gte-Qwen2's model code is never without it, also where tokenizer_config.json was saved anew.
+    """
+    own = tokenizer_config.get("auto_map") or {}
+    if not isinstance(own, dict) or own.get("AutoTokenizer"):
+        return True  # a list is the older form of the same
+    path = directory / "config.json"
+    models = (read_object(path).get("auto_map") or {}) if path.is_file() else {}
+    return bool(models.get("AutoModel") == "modeling_qwen.Qwen2Model")
 
 
 def _with_end(path: Path, data: bytes, end: str) -> bytes:
