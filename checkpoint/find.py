@@ -14,8 +14,16 @@ DEFAULT_ALIAS = "all-MiniLM-L6-v2"
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
-# The weights of the Transformer and of Dense modules; nothing that is pickled or exported.
-HUB_PATTERNS = ["*.json", "model.safetensors", "model-*.safetensors", "*/model.safetensors"]
+# The weights of the Transformer, of modules and of heads; nothing that is pickled or exported.
+HUB_PATTERNS = [
+    "*.json",
+    "model.safetensors",
+    "model-*.safetensors",
+    "*/model.safetensors",
+    "*/model-*.safetensors",
+    "sparse_linear.safetensors",
+    "colbert_linear.safetensors",
+]
 HUB_IGNORED = ["onnx/*", "openvino/*"]
 
 

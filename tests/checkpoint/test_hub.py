@@ -22,6 +22,10 @@ FILES = {
     "tokenizer.json": b"{}",
     "model.safetensors": b"weights",
     "2_Dense/model.safetensors": b"weights",
+    "0_Transformer/model-00001-of-00002.safetensors": b"weights",
+    "sparse_linear.safetensors": b"weights",
+    "colbert_linear.safetensors": b"weights",
+    "consolidated.safetensors": b"the same weights again",
     "pytorch_model.bin": b"pickle",
     "2_Dense/pytorch_model.bin": b"pickle",
     "onnx/model.onnx": b"onnx",
@@ -29,7 +33,10 @@ FILES = {
     "modeling_tiny.py": b"raise SystemExit",
     "README.md": b"",
 }
-TAKEN = {name for name in FILES if name.endswith((".json", ".safetensors"))} - {"onnx/config.json"}
+TAKEN = {name for name in FILES if name.endswith((".json", ".safetensors"))} - {
+    "onnx/config.json",
+    "consolidated.safetensors",
+}
 
 
 class FakeHub(ThreadingHTTPServer):
