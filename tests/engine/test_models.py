@@ -43,8 +43,10 @@ def test_vectors_are_those_of_the_reference(
     np.testing.assert_allclose(rows, expected, atol=2e-5)
 
 
-def test_roberta_pads_with_id_1_unless_it_is_configured(tmp_path: Path) -> None:
-    tiny = TinyCheckpoint(family="roberta", config={"pad_token_id": 1})
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_padding_id_that_is_not_configured_is_1(family: Any, tmp_path: Path) -> None:
+    """It is where RoBERTa's positions start, and nothing to BERT."""
+    tiny = TinyCheckpoint(family=family, config={"pad_token_id": 1})
     sequences, _ = sequences_and_types()
     expected = rows_of(engine_of(tiny, tmp_path), sequences)
     tiny.write(tmp_path)
@@ -52,9 +54,12 @@ def test_roberta_pads_with_id_1_unless_it_is_configured(tmp_path: Path) -> None:
     unsaid = {key: value for key, value in files.config.items() if key != "pad_token_id"}
     engine = Engine.load(tiny.spec(), replace(files, config=unsaid), EngineConfig())
     np.testing.assert_array_equal(rows_of(engine, sequences), expected)
-    null = replace(files, config={**unsaid, "pad_token_id": None})
+
+
+def test_padding_id_of_roberta_that_is_null_is_refused(tmp_path: Path) -> None:
+    tiny = TinyCheckpoint(family="roberta", config={"pad_token_id": None})
     with pytest.raises(CheckpointError, match=r"config\.json lacks 'pad_token_id'"):
-        Engine.load(tiny.spec(), null, EngineConfig())
+        engine_of(tiny, tmp_path)
 
 
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
