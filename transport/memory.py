@@ -61,7 +61,9 @@ class MemoryTransport:
         if job.model not in self._announced:
             raise JobError("not_ready")
         entry = self._enqueue(job)
-        timer = asyncio.get_running_loop().call_at(entry.deadline_s, _expire, entry)
+        timer = asyncio.get_running_loop().call_at(
+            entry.deadline_s, _answer, entry, JobError("deadline")
+        )
         try:
             _, outcome = decode_outcome(await entry.answer)
         finally:
@@ -137,8 +139,8 @@ class MemoryTransport:
 
     async def complete(self, delivery: Delivery, outcome: Outcome) -> None:
         entry = self._outstanding.get(delivery.job.job_id)
-        if entry is not None and not entry.answer.done():
-            entry.answer.set_result(encode_outcome(entry.job_id, outcome))
+        if entry is not None:
+            _answer(entry, outcome)
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         return [d for d in deliveries if d.job.job_id in self._outstanding]
@@ -149,8 +151,7 @@ class MemoryTransport:
         """Answer what is outstanding, and what still comes, with an error: the worker is gone."""
         self._failure = code
         for entry in self._outstanding.values():
-            if not entry.answer.done():
-                entry.answer.set_result(encode_outcome(entry.job_id, JobError(code)))
+            _answer(entry, JobError(code))
 
     @property
     def outstanding(self) -> int:
@@ -185,6 +186,7 @@ class MemoryTransport:
         entry.answer.cancel()  # no effect on an answered job; marks a cancelled one for receive
 
 
-def _expire(entry: _Entry) -> None:
+def _answer(entry: _Entry, outcome: Outcome) -> None:
+    """The first answer counts."""
     if not entry.answer.done():
-        entry.answer.set_result(encode_outcome(entry.job_id, JobError("deadline")))
+        entry.answer.set_result(encode_outcome(entry.job_id, outcome))
