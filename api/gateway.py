@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ class Answer:
     spec: ModelSpec
     rows: NDArray[np.float32]  # [N, D], in input order
     tokens: int
-    dtype: str
 
 
 class Gateway:
@@ -80,10 +79,11 @@ class Gateway:
             await self._admit(spec, lane, context)
             size = ShardSize(spec.shard_tokens, self.config.max_shard_sequences)
             shards = list(split(tokenized, size))
-            results = await self._submit_all(self._jobs(spec, kind, shards, lane), context)
+            jobs = self._jobs(spec, kind, shards, lane, context)
+            results = await self._submit_all(jobs, context)
             rows = merge(shards, results)
         self._count(spec, kind, context)
-        return Answer(spec, rows, context.tokens, results[0].dtype)
+        return Answer(spec, rows, context.tokens)
 
     async def warm(self) -> None:
         """Build the tokenizers, so that no request waits for one."""
@@ -146,7 +146,17 @@ class Gateway:
             self._metrics.shed.labels(spec.id, refused.reason).inc()
             raise JobError("overloaded", retry_after_s=refused.retry_after_s) from None
 
-    def _jobs(self, spec: ModelSpec, kind: Kind, shards: Sequence[Shard], lane: Lane) -> list[Job]:
+    def _jobs(
+        self,
+        spec: ModelSpec,
+        kind: Kind,
+        shards: Sequence[Shard],
+        lane: Lane,
+        context: RequestContext,
+    ) -> list[Job]:
+        budget_ms = int(context.left_s() * 1000)
+        if budget_ms <= 0:
+            raise JobError("deadline")
         return [
             Job(
                 job_id=new_id("job_"),
@@ -157,16 +167,14 @@ class Gateway:
                 type_ids=shard.type_ids,
                 spans=shard.spans,
                 lane=lane,
+                budget_ms=budget_ms,
             )
             for shard in shards
         ]
 
     async def _submit_all(self, jobs: Sequence[Job], context: RequestContext) -> list[JobResult]:
         submitted_s = time.perf_counter()
-        budget_ms = int(context.left_s() * 1000)
-        if budget_ms <= 0:
-            raise JobError("deadline")
-        results = await self._await_all([replace(job, budget_ms=budget_ms) for job in jobs])
+        results = await self._await_all(jobs)
         elapsed_s = time.perf_counter() - submitted_s
         slowest = max(results, key=lambda result: sum(result.timings.values()))
         context.stages |= slowest.timings
