@@ -20,7 +20,7 @@ from observability.health import Health
 from observability.metrics import Metrics
 from transport.messages import JobError
 
-Work = Callable[[dict[str, Any], RequestContext], Coroutine[Any, Any, bytes]]
+Work = Callable[["Service", dict[str, Any], RequestContext], Coroutine[Any, Any, bytes]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Service:
         context.deadline_s = context.started_s + limit_s
         body = await read_object(request, self._body_limits(context))
         try:
-            content = await run_while_connected(request, work(body, context))
+            content = await run_while_connected(request, work(self, body, context))
         except JobError as error:
             raise from_job(error) from None
         context.headers["x-florilege-truncated"] = str(context.truncated)

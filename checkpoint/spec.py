@@ -44,6 +44,11 @@ class ModelSpec:
     shard_tokens: int = 2048  # the most tokens a job may hold
     runtime: Mapping[str, Any] = field(default_factory=dict)  # device, kernels, self-test
 
+    @property
+    def gives_vectors(self) -> bool:
+        """Whether it gives one dense vector a text."""
+        return self.task == "embed" and self.pooling not in ("sparse", "tokens")
+
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode()
 

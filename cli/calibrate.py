@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from api.gateway import GatewayConfig
 from api.sharding import ShardSize, split
 from api.text_encoding import TextEncoding
 from api.vectors import VectorForm, finish
@@ -67,7 +68,10 @@ def measure_ranges(model: "LoadedModel", texts: list[str]) -> Ranges:
     encoding = TextEncoding(spec, prompt, truncate=True)
     lows = np.full(spec.dim, np.inf)
     highs = np.full(spec.dim, -np.inf)
-    for shard in split(encoding.texts(tokenizer, texts), ShardSize(spec.shard_tokens, 512)):
+    for shard in split(
+        encoding.texts(tokenizer, texts),
+        ShardSize(spec.shard_tokens, GatewayConfig.max_shard_sequences),
+    ):
         batch = Batch("embed", shard.input_ids, shard.lengths, shard.type_ids, shard.spans)
         rows = finish(model.step(batch).wait().rows, spec, VectorForm())
         lows = np.minimum(lows, rows.min(axis=0))

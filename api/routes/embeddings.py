@@ -32,12 +32,7 @@ LARGE = 50_000
 @router.post("/embeddings", include_in_schema=False)
 async def create_embeddings(request: Request) -> Response:
     """Embed texts or token arrays."""
-    service = service_of(request)
-
-    async def work(body: dict[str, Any], context: RequestContext) -> bytes:
-        return await _embed(service, body, context)
-
-    return await service.answer(request, "embed", work)
+    return await service_of(request).answer(request, "embed", _embed)
 
 
 async def _embed(service: Service, body: dict[str, Any], context: RequestContext) -> bytes:
@@ -66,7 +61,7 @@ async def _embed(service: Service, body: dict[str, Any], context: RequestContext
 
 
 def _check_model(spec: ModelSpec, form: VectorForm) -> None:
-    if spec.task != "embed" or spec.pooling in ("sparse", "tokens"):
+    if not spec.gives_vectors:
         message = f"The model `{spec.id}` does not give one dense vector a text."
         raise ApiError("invalid_value", message, param="model")
     sizes = {spec.dim, *spec.matryoshka}

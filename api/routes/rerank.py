@@ -27,12 +27,7 @@ router = APIRouter()
 @router.post("/score", include_in_schema=False)
 async def rerank(request: Request) -> Response:
     """Score documents against a query."""
-    service = service_of(request)
-
-    async def work(body: dict[str, Any], context: RequestContext) -> bytes:
-        return await _rerank(service, body, context)
-
-    return await service.answer(request, "rerank", work)
+    return await service_of(request).answer(request, "rerank", _rerank)
 
 
 async def _rerank(service: Service, body: dict[str, Any], context: RequestContext) -> bytes:
@@ -59,7 +54,7 @@ async def _model(service: Service, request: RerankRequest, context: RequestConte
         if sole is None:
             raise missing("model")
         spec = service.use(sole, context)
-    if spec.task == "embed" and spec.pooling in ("sparse", "tokens"):
+    if spec.task == "embed" and not spec.gives_vectors:
         message = f"The model `{spec.id}` gives no vectors that a cosine could compare."
         raise ApiError("invalid_value", message, param="model")
     return spec
