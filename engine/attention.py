@@ -21,6 +21,7 @@ class AttentionSpec:
     causal: bool = False  # a token sees none behind it
     window: int | None = None  # the farthest token that is seen, to each side; None: all are
     bias: Tensor | None = None  # [heads, 2 · r + 1]: added at distances -r to r, and at r beyond
+    alibi: Tensor | None = None  # [heads]: how much less a score is a token away (arXiv:2108.12409)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -30,7 +31,8 @@ class AttentionSpec:
     def masks(self, tokens: int) -> bool:
         """Whether anything is added to the scores of a sequence of so many tokens."""
         windowed = self.window is not None and self.window < tokens - 1
-        return self.bias is not None or windowed or (self.causal and tokens > 1)
+        added = self.bias is not None or self.alibi is not None
+        return added or windowed or (self.causal and tokens > 1)
 
     def seen(self, rows: range, tokens: int) -> range:
         """The keys that a query of `rows` sees, in a sequence of so many tokens."""
@@ -42,13 +44,14 @@ class AttentionSpec:
     def added(self, distance: Tensor) -> Tensor:
         """What is added to scaled scores: -inf where nothing is seen.
 
-        `distance` is key - query, of any shape: [...] -> [...], or [heads, ...] with a bias.
+        `distance` is key - query, of any shape: [...] -> [...], or [heads, ...] where heads differ.
         """
-        if self.bias is None:
-            added = torch.zeros(distance.shape)
-        else:
+        added = torch.zeros(distance.shape)
+        if self.bias is not None:
             reach = self.bias.size(1) // 2
             added = self.bias[:, distance.clamp(-reach, reach) + reach]
+        if self.alibi is not None:
+            added = added - self.alibi.view(-1, *[1] * distance.dim()) * distance.abs()
         unseen = distance > 0 if self.causal else torch.zeros_like(distance, dtype=torch.bool)
         if self.window is not None:
             unseen = unseen | (distance.abs() > self.window)

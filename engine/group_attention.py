@@ -41,10 +41,10 @@ class DistanceMask:
     def __init__(self, spec: AttentionSpec, dtype: torch.dtype) -> None:
         self._spec = spec
         self._origin = 0  # the column of distance 0 in the first row
-        self._table = torch.empty(0, 0, dtype=dtype)  # [rows, columns], or [heads, rows, columns]
+        self._table = torch.empty(0, 0, dtype=dtype)  # [rows, columns], or [kv_heads, …, rows, columns]
 
     def of(self, rows: range, keys: range) -> Tensor:
-        """[rows, keys], or [kv_heads, heads a kv_head, rows, keys] with a bias."""
+        """[rows, keys], or [kv_heads, heads a kv_head, rows, keys] where heads differ."""
         before, behind = rows.start - keys.start, keys.stop - rows.start
         if (
             len(rows) > self._table.size(-2)
@@ -61,7 +61,7 @@ class DistanceMask:
         self._origin = max(_power_of_two(before), self._origin)
         distance = torch.arange(-self._origin, behind) - torch.arange(rows)[:, None]
         table = self._spec.added(distance)
-        if self._spec.bias is not None:
+        if table.dim() > distance.dim():  # heads differ
             table = table.view(self._spec.kv_heads, -1, *distance.shape)
         self._table = table.to(self._table.dtype)
 

@@ -1,9 +1,13 @@
 """What every test may use."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
+
+# Before the first import of triton: its kernels then run on the tensors of a CPU.
+os.environ["TRITON_INTERPRET"] = "1"
 
 Predicate = Callable[[], object]
 

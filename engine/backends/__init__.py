@@ -1,0 +1,1 @@
+"""Ragged attention on an accelerator, by whichever library does it best."""

@@ -1,0 +1,1 @@
+"""Accelerators: memory, queues and graphs."""
