@@ -57,6 +57,8 @@ class Uses(Protocol):
         """Of the last run, the most used first."""
         ...
 
+    def save_when_due(self) -> None: ...
+
 
 class Graphs:
     """The graphs of one model, all replayed on one queue and sharing one pool. For one thread.
@@ -148,6 +150,8 @@ class Graphs:
             else:
                 self._capture(configuration)
             return True
+        if self._hot:
+            self._hot.save_when_due()
         return False
 
     @property
