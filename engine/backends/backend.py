@@ -10,33 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.attention import AttentionSpec
+from engine.device.buckets import Configuration
 from engine.device.device import Device
-
-
-class Shape(Protocol):
-    """How a step is padded. Everything that a graph holds follows from it."""
-
-    @property
-    def tokens(self) -> int:
-        """T, the dummy tail included."""
-        ...
-
-    @property
-    def slots(self) -> int:
-        """S, at least the sequences of a step; the dummy tail is one more."""
-        ...
-
-    @property
-    def max_seqlen(self) -> int:
-        """At least the tokens of each sequence, the dummy tail included; 0: T is the bound."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
 class HostStep:
     """The sequences of one step, before it is enqueued."""
 
-    configuration: Shape
+    configuration: Configuration
     lengths: NDArray[np.int32]  # [S + 1]: 0 in a slot that is not used; the dummy tail last
     cu_seqlens: Tensor  # [S + 2] int32 in page-locked memory, from 0 to T
     staging: NDArray[np.int32]  # [staging_ints]: to be filled, and copied to the device
@@ -46,27 +28,30 @@ class HostStep:
 class DeviceStep:
     """The same on the device, in memory that stays where it is from step to step."""
 
-    configuration: Shape
+    configuration: Configuration
     cu_seqlens: Tensor  # [S + 2] int32
     staging: Tensor  # [staging_ints] int32
 
 
 class AttentionBackend(Protocol):
-    """Serves one model. Called by one thread, with the device's queue as torch's current stream."""
+    """Ragged attention of one model's layers. For one thread at a time."""
 
     name: str  # in the log, in metrics, in /v1/models, and what an operator asks for
     bakes_max_seqlen: bool  # a graph holds only for sequences up to its configuration's max_seqlen
 
-    def staging_ints(self, configuration: Shape) -> int:
+    def staging_ints(self, configuration: Configuration) -> int:
         """How much of the staging buffer it needs."""
         ...
 
     def prepare(self, step: HostStep) -> None:
-        """Before every forward and every replay, with its lengths. Never waits for the device."""
+        """Before every forward and every replay, with its lengths. Does not wait for the device.
+
+        What it has to enqueue, it does by itself.
+        """
         ...
 
     def run(self, qkv: Tensor, out: Tensor, spec: AttentionSpec, inputs: DeviceStep) -> None:
-        """Enqueue attention. Can be captured: it reads no length on the host.
+        """For within `Device.run` or a capture: reads no length on the host.
 
         qkv [T, heads + 2 · kv_heads, D], contiguous, is read, out [T, heads · D] is written.
         """
@@ -111,7 +96,3 @@ class Layers:
     specs: tuple[AttentionSpec, ...]
     dtype: torch.dtype
     device: Device
-
-
-class Unavailable(Exception):
-    """Why a backend cannot be used on this machine, in words that follow its name."""

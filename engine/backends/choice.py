@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from engine.attention import AttentionSpec
-from engine.backends.backend import AttentionBackend, Candidate, DeviceStep, HostStep, Shape
+from engine.backends.backend import AttentionBackend, Candidate, DeviceStep, HostStep
+from engine.device.buckets import Configuration
 from engine.errors import EngineError
 
 # Best first: by published figures and by what a step costs the host, not by measurements of ours.
@@ -102,7 +103,7 @@ class ByMask:
         self.name = "+".join(part.name for part in self._parts)
         self.bakes_max_seqlen = any(part.bakes_max_seqlen for part in self._parts)
 
-    def staging_ints(self, configuration: Shape) -> int:
+    def staging_ints(self, configuration: Configuration) -> int:
         return sum(part.staging_ints(configuration) for part in self._parts)
 
     def prepare(self, step: HostStep) -> None:
@@ -114,7 +115,7 @@ class ByMask:
             if part is self._backends[spec]:
                 part.run(qkv, out, spec, replace(inputs, staging=inputs.staging[place]))
 
-    def _places(self, configuration: Shape) -> Iterator[tuple[AttentionBackend, slice]]:
+    def _places(self, configuration: Configuration) -> Iterator[tuple[AttentionBackend, slice]]:
         """Each backend's part of the staging buffer."""
         start = 0
         for part in self._parts:

@@ -1,0 +1,59 @@
+"""Our own kernel: all masks, and no plan but the cutting of sequences into tiles."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from engine.attention import AttentionSpec
+from engine.backends.backend import Caps, DeviceStep, HostStep, Layers
+from engine.device.buckets import Configuration
+from engine.triton_kernels.tiles import fill_tiles, tile_count
+from engine.triton_kernels.tuning import Tuning, tuning
+
+
+class TritonAttention:
+    """Raises ImportError where triton is not installed."""
+
+    name = "triton"
+    caps = Caps(
+        head_dims=range(8, 257),
+        dtypes=frozenset({torch.float16, torch.bfloat16, torch.float32}),
+        bias=True,
+        alibi=True,
+    )
+    bakes_max_seqlen = False
+
+    def __init__(self, layers: Layers) -> None:
+        from engine.triton_kernels.attention import Ragged, ragged_attention
+
+        self._ragged, self._attend = Ragged, ragged_attention
+        self._head_dims = sorted({spec.head_dim for spec in layers.specs})
+        self._element_bytes = layers.dtype.itemsize
+
+    def staging_ints(self, configuration: Configuration) -> int:
+        return max(place.stop for _, place in self._cuts(configuration))
+
+    def prepare(self, step: HostStep) -> None:
+        """Cut the sequences into tiles."""
+        for rows, place in self._cuts(step.configuration):
+            fill_tiles(step.lengths, rows, step.staging[place].reshape(-1, 2))
+
+    def run(self, qkv: Tensor, out: Tensor, spec: AttentionSpec, inputs: DeviceStep) -> None:
+        tuned = self._tuning(spec.head_dim, inputs.configuration)
+        place = dict(self._cuts(inputs.configuration))[tuned.block_m]
+        tiles = inputs.staging[place].view(-1, 2)  # [N, 2]
+        self._attend(qkv, out, self._ragged(inputs.cu_seqlens, tiles), spec, tuned)
+
+    def _cuts(self, configuration: Configuration) -> Iterator[tuple[int, slice]]:
+        """By rows of a tile: its part of the staging buffer. Head dims may differ in their rows."""
+        start = 0
+        heights = {self._tuning(head_dim, configuration).block_m for head_dim in self._head_dims}
+        for rows in sorted(heights):
+            end = start + 2 * tile_count(configuration.tokens, configuration.slots, rows)
+            yield rows, slice(start, end)
+            start = end
+
+    def _tuning(self, head_dim: int, configuration: Configuration) -> Tuning:
+        average_tokens = configuration.tokens // configuration.slots
+        return tuning(head_dim, average_tokens, self._element_bytes)
