@@ -60,7 +60,9 @@ class SimulatedDevice:
     def pinned(self, size_bytes: int) -> Tensor:
         self.forbid("allocates page-locked memory")
         self.pinned_blocks += 1
-        return torch.full((size_bytes,), 0xA5, dtype=torch.uint8)  # whatever was there
+        block = torch.empty(size_bytes, dtype=torch.uint8)
+        block[:65_536] = 0xA5  # whatever was there
+        return block
 
     def memory(self) -> tuple[int, int]:
         return self.free_bytes, self.total_bytes
