@@ -1,5 +1,7 @@
 """Rows as they leave the device, each with a word on whether all of it is finite."""
 
+from functools import cache
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -8,7 +10,7 @@ from torch import Tensor
 def finish(rows: Tensor, out: Tensor) -> None:
     """[N, D] float32 -> out [N, D + 1]; the last column is 1 where the row is finite, else 0."""
     count, width = rows.shape
-    block = min(triton.next_power_of_2(width), 4096)
+    block = _block(width)
     _finish_kernel[(count,)](
         rows,
         out,
@@ -18,6 +20,11 @@ def finish(rows: Tensor, out: Tensor) -> None:
         BLOCK=block,
         num_warps=min(max(block // 256, 1), 8),
     )
+
+
+@cache
+def _block(width: int) -> int:
+    return min(triton.next_power_of_2(width), 4096)
 
 
 @triton.jit

@@ -1,5 +1,7 @@
 """The product of a GLU's halves, one of them activated."""
 
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
@@ -12,8 +14,8 @@ def gate(gate_up: Tensor, hidden_act: str) -> Tensor:
     """[T, 2 · I], of which the columns are dense, -> [T, I]: act(first half) · second half."""
     tokens, width = gate_up.size(0), gate_up.size(1) // 2
     out = torch.empty(tokens, width, dtype=gate_up.dtype, device=gate_up.device)
-    block = min(triton.next_power_of_2(width), 1024)
-    _gate_kernel[(tokens, triton.cdiv(width, block))](
+    block = _block(width)
+    _gate_kernel[(tokens, -(-width // block))](
         gate_up,
         out,
         gate_up.stride(0),
@@ -23,6 +25,11 @@ def gate(gate_up: Tensor, hidden_act: str) -> Tensor:
         num_warps=max(block // 256, 1),
     )
     return out
+
+
+@cache
+def _block(width: int) -> int:
+    return min(triton.next_power_of_2(width), 1024)
 
 
 @triton.jit

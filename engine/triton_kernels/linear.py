@@ -24,9 +24,8 @@ def linear(
     tokens, inputs = x.shape
     outputs = weight.size(0) // 2 if gated else weight.size(0)
     out = torch.empty(tokens, outputs, dtype=x.dtype, device=x.device)
-    tile = linear_tile(tokens, outputs, inputs, gated)
-    tiles = triton.cdiv(tokens, tile.rows) * triton.cdiv(outputs, tile.columns)
-    _linear_kernel[(tiles,)](
+    tile = linear_tile(tokens, outputs, gated)
+    _linear_kernel[(tile.programs(tokens, outputs),)](
         x,
         weight,
         bias,
@@ -46,14 +45,16 @@ def linear(
     return out
 
 
-def fused_linear_tokens(outputs: int, inputs: int) -> int:
+def fused_linear_tokens(outputs: int, inputs: int, dtype: torch.dtype) -> int:
     """So many tokens at most are faster here than in cuBLAS with a kernel of its own behind it.
 
-    An estimate, not measured yet: cuBLAS is taken to need a third less time where arithmetic is
-    the bound, at 790 TFLOP/s in 16 bits, so that a saved launch of 2.5 µs is lost at 4 GFLOP. Up
-    to 64 tokens reading the weights is the bound, which both do as fast. In float32 never: there
-    is no tensor core that would not round.
+    An estimate, not measured yet. Where arithmetic is the bound, at 790 TFLOP/s in 16 bits, cuBLAS
+    is taken to need a third less time: the launch of 2.5 µs that is saved is lost at 4 GFLOP. Up
+    to 64 tokens reading the weights is the bound, in which neither is faster. In float32 never:
+    there is no tensor core that would not round.
     """
+    if dtype == torch.float32:
+        return 0
     return min(max(int(4e9 / (2 * outputs * inputs)), 64), 512)
 
 
@@ -67,6 +68,9 @@ class Tile:
     warps: int
     stages: int
 
+    def programs(self, tokens: int, outputs: int) -> int:
+        return -(-tokens // self.rows) * -(-outputs // self.columns)
+
 
 # From the widest: the first that gives every multiprocessor a program is taken, else the last.
 # Wider tiles read less, narrower ones keep more of the memory's bandwidth busy. Not measured yet.
@@ -76,14 +80,13 @@ _FEW_ROWS = Tile(16, 32, 128, 4, 4)  # the weights are all that is read
 _PROGRAMS = 128  # of 132 multiprocessors; widths are multiples of powers of two
 
 
-def linear_tile(tokens: int, outputs: int, inputs: int, gated: bool) -> Tile:
+def linear_tile(tokens: int, outputs: int, gated: bool) -> Tile:
     """`outputs`: columns of the result."""
     if tokens <= _FEW_ROWS.rows:
         return _FEW_ROWS
     tiles = _GATED_TILES if gated else _TILES
     for tile in tiles:
-        programs = triton.cdiv(tokens, tile.rows) * triton.cdiv(outputs, tile.columns)
-        if programs >= _PROGRAMS:
+        if tile.programs(tokens, outputs) >= _PROGRAMS:
             return tile
     return tiles[-1]
 

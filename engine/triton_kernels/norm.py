@@ -1,5 +1,7 @@
 """Norms of rows, and what the kernels that end in one share. Statistics are float32."""
 
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
@@ -24,6 +26,7 @@ def norm_arguments(norm: Norm | None) -> tuple[Tensor | None, Tensor | None, flo
     return (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
 
 
+@cache
 def row_block(width: int) -> tuple[int, int]:
     """(columns of a block that holds a row, warps that load it in pieces of 8 a thread).
 

@@ -60,7 +60,7 @@ def _pool_ends(
 def _pool_all(hidden: Tensor, segments: Segments, pooling: Pooling) -> Tensor:
     width, count = hidden.size(1), segments.starts.size(0)
     rows = torch.empty(count, width, dtype=torch.float32, device=hidden.device)
-    _pool_all_kernel[(count, triton.cdiv(width, _COLUMNS))](
+    _pool_all_kernel[(count, -(-width // _COLUMNS))](
         hidden,
         rows,
         segments.starts,

@@ -1,5 +1,7 @@
 """Norm and rotation of queries and keys, in place, in one kernel."""
 
+from functools import cache
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -22,9 +24,8 @@ def turn_(
     if norm is None and table is None:
         return
     tokens, _, head_dim = qkv.shape
-    half_block = triton.next_power_of_2(head_dim // 2)
-    heads = _heads_of_a_program(turned_heads, half_block)
-    _turn_kernel[(tokens, triton.cdiv(turned_heads, heads))](
+    heads, half_block = _block(turned_heads, head_dim // 2)
+    _turn_kernel[(tokens, -(-turned_heads // heads))](
         qkv,
         None if norm is None else norm.weight,
         0.0 if norm is None else norm.eps,
@@ -40,12 +41,17 @@ def turn_(
     )
 
 
-def _heads_of_a_program(turned_heads: int, half_block: int) -> int:
-    """A power of two, few of which are idle: at most 1,024 pairs, of which a thread has 8."""
+@cache
+def _block(turned_heads: int, half: int) -> tuple[int, int]:
+    """(heads, pairs of a head): powers of two with at most 1,024 pairs, of which a thread has 8.
+
+    Fewer heads where they divide what there is, so that none of a program's are idle.
+    """
+    half_block = triton.next_power_of_2(half)
     heads = min(triton.next_power_of_2(turned_heads), 1024 // half_block)
     while heads > 4 and turned_heads % heads:
         heads //= 2
-    return heads
+    return heads, half_block
 
 
 @triton.jit
