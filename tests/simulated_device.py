@@ -61,7 +61,7 @@ class SimulatedDevice:
         self.forbid("allocates page-locked memory")
         self.pinned_blocks += 1
         block = torch.empty(size_bytes, dtype=torch.uint8)
-        block[:65_536] = 0xA5  # whatever was there
+        block[:16_384] = 0xA5  # whatever was there
         return block
 
     def memory(self) -> tuple[int, int]:

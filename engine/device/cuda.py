@@ -41,7 +41,8 @@ class CudaDevice:
         torch.cuda.empty_cache()
 
     def synchronize(self) -> None:
-        self._stream.synchronize()
+        """Other streams too: weights are read and cast on the default one."""
+        torch.cuda.synchronize(self.place)
 
 
 class CudaEvent:

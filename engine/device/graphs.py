@@ -12,8 +12,6 @@ from typing import Literal, Protocol
 from engine.device.buckets import SLOTS, Configuration, seqlen_bucket, slot_bucket, token_bucket
 from engine.device.device import Device, Event, Graph, GraphPool
 
-__all__ = ["Configuration", "GraphLimits", "GraphStats", "Graphs", "Program"]
-
 logger = logging.getLogger(__name__)
 
 _CAPTURED_AT_USE = 2  # a configuration seen once may never come again

@@ -129,7 +129,7 @@ def requests(draw: st.DrawFn) -> Request:
     return Request(ids, chosen)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     stream=st.lists(requests(), min_size=1, max_size=12),
     advances=st.lists(st.integers(0, 6), min_size=12, max_size=12),
