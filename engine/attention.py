@@ -62,6 +62,7 @@ class Attention(Protocol):
     """Has no weights: layers with the same specification share one."""
 
     name: str  # as the runtime reports it
+    spec: AttentionSpec
 
     def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
         """[T, heads + 2 · kv_heads, D], a token's queries, keys and values, -> [T, heads · D]."""
@@ -74,10 +75,10 @@ class SequenceAttention:
     name = "sequence"
 
     def __init__(self, spec: AttentionSpec) -> None:
-        self._spec = spec
+        self.spec = spec
 
     def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
-        spec = self._spec
+        spec = self.spec
         q, k, v = qkv.transpose(0, 1).split_with_sizes(spec.sizes)  # [heads, T, D] each
         attended = q.new_empty(q.shape)
         start = 0
@@ -99,7 +100,21 @@ class SequenceAttention:
         return attended.transpose(0, 1).flatten(1)
 
     def _mask(self, tokens: int, dtype: torch.dtype) -> Tensor | None:
-        if not self._spec.masks(tokens):
+        if not self.spec.masks(tokens):
             return None
         positions = torch.arange(tokens)
-        return self._spec.added(positions - positions[:, None]).to(dtype)
+        return self.spec.added(positions - positions[:, None]).to(dtype)
+
+
+class RaggedAttention:
+    """On an accelerator: by the backend that the packed tokens come with."""
+
+    name = "ragged"
+
+    def __init__(self, spec: AttentionSpec) -> None:
+        self.spec = spec
+
+    def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
+        attended = qkv.new_empty(qkv.size(0), self.spec.heads * self.spec.head_dim)
+        packed.parts.attend(qkv, attended, self.spec)
+        return attended

@@ -1,12 +1,11 @@
 """One transformer layer over packed tokens: the same for every family."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
-from engine.activation import Activation
 from engine.attention import Attention
+from engine.join import Join, Unjoined
 from engine.linear import Linear
 from engine.norm import Norm
 from engine.packing import Packed
@@ -25,23 +24,17 @@ class SelfAttention:
 
     def __call__(self, x: Tensor, packed: Packed, rotation: Rotation | None) -> Tensor:
         qkv = self.qkv(x).view(x.size(0), -1, self.head_dim)
-        if rotation is not None or self.qk_norm is not None:
-            turned = qkv[:, : self.turned_heads]
-            if self.qk_norm is not None:
-                turned.copy_(self.qk_norm(turned))
-            if rotation is not None:
-                rotation.turn_(turned)
+        turned = qkv[:, : self.turned_heads]
+        if rotation is not None:
+            rotation.turn_(turned, self.qk_norm)
+        elif self.qk_norm is not None:
+            turned.copy_(self.qk_norm(turned))
         return self.output(self.attend(qkv, packed))
 
 
-class Mlp(Protocol):
-    def __call__(self, x: Tensor) -> Tensor:  # [T, H] -> [T, H]
-        ...
-
-
 @dataclass(frozen=True, eq=False, slots=True)
-class PlainMlp:
-    up: Linear  # the activation is its own
+class Mlp:
+    up: Linear  # the activation is its own, and in a GLU (arXiv:2002.05202) the gate
     down: Linear
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -49,49 +42,18 @@ class PlainMlp:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class GatedMlp:
-    """GLU and its kin (arXiv:2002.05202)."""
-
-    gate_up: Linear  # one product: first the half that the activation is applied to
-    activation: Activation
-    down: Linear
-
-    def __call__(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x).chunk(2, -1)
-        return self.down(self.activation(gate).mul_(up))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Residual:
-    """x + f(x) and its norms: `sum` in a post-norm block, `before` in a pre-norm one, `before` and
-    `behind` in a sandwich.
-    """
-
-    before: Norm | None = None  # of what f is given
-    behind: Norm | None = None  # of what it returns
-    sum: Norm | None = None
-
-    def enter(self, hidden: Tensor) -> Tensor:
-        return hidden if self.before is None else self.before(hidden)
-
-    def leave(self, branch: Tensor, hidden: Tensor) -> Tensor:
-        if self.behind is not None:
-            branch = self.behind(branch)
-        total = branch.add_(hidden)
-        return total if self.sum is None else self.sum(total)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Block:
     """Attention, then the MLP; each is added to its input."""
 
     attention: SelfAttention
-    attention_residual: Residual
+    attention_join: Join
     mlp: Mlp
-    mlp_residual: Residual
+    mlp_join: Join
 
-    def __call__(self, hidden: Tensor, packed: Packed, rotation: Rotation | None) -> Tensor:
-        """[T, H] -> [T, H]; `rotation` is that of this layer's table."""
-        attended = self.attention(self.attention_residual.enter(hidden), packed, rotation)
-        hidden = self.attention_residual.leave(attended, hidden)
-        return self.mlp_residual.leave(self.mlp(self.mlp_residual.enter(hidden)), hidden)
+    def __call__(
+        self, hidden: Tensor, entered: Tensor, packed: Packed, rotation: Rotation | None
+    ) -> Unjoined:
+        """`hidden` [T, H], what attention reads of it, and the rotation of this layer's table."""
+        attended = self.attention(entered, packed, rotation)
+        hidden, entered = self.attention_join(attended, hidden)
+        return Unjoined(self.mlp(entered), hidden, self.mlp_join)

@@ -1,12 +1,14 @@
 """Packed token ids to hidden states."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.attention import AttentionSpec
 from engine.block import Block
+from engine.join import Unjoined
 from engine.norm import Norm
 from engine.packing import Packed
 from engine.rotary import RotaryTable
@@ -40,16 +42,26 @@ class Embeddings:
 @dataclass(frozen=True, eq=False)
 class Encoder:
     embeddings: Embeddings
-    blocks: Sequence[Block]
-    norm: Norm | None = None  # of the last block's hidden states
+    embed: Callable[[Packed], Tensor]  # [T, H]
+    enter: Callable[[Tensor], Tensor] | None  # the norm before the first attention
+    blocks: Sequence[Block]  # at least one
 
-    def __call__(self, packed: Packed) -> Tensor:  # [T, H]
-        hidden = self.embeddings(packed)
+    def __call__(self, packed: Packed) -> Unjoined:
+        hidden = self.embed(packed)
+        entered = hidden if self.enter is None else self.enter(hidden)
         rotations = {table: table.at(packed.position_ids) for table in self._tables()}
         for block in self.blocks:
             table = block.attention.rotary
-            hidden = block(hidden, packed, None if table is None else rotations[table])
-        return hidden if self.norm is None else self.norm(hidden)
+            rotation = None if table is None else rotations[table]
+            last = block(hidden, entered, packed, rotation)
+            if block is not self.blocks[-1]:
+                hidden, entered = last.join(last.branch, last.hidden)
+        return last
+
+    @property
+    def attention_specs(self) -> tuple[AttentionSpec, ...]:
+        """Of all layers, each once."""
+        return tuple(dict.fromkeys(block.attention.attend.spec for block in self.blocks))
 
     def _tables(self) -> set[RotaryTable]:
         tables = (block.attention.rotary for block in self.blocks)

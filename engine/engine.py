@@ -1,22 +1,27 @@
 """Token ids in, vectors and scores out: `Engine.load`, then `step` after `step`."""
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from checkpoint.spec import ModelFiles, ModelSpec
+from engine.backends.backend import Layers
+from engine.backends.choice import choose
+from engine.backends.load import Installed
 from engine.batch import Batch, Kind
-from engine.encoder import Encoder
+from engine.device.device import Device
+from engine.device.hot_list import HotList
+from engine.device.program import Equipment
+from engine.device.runner import DeviceConfig, DeviceRunner
 from engine.errors import EngineError
 from engine.families import FAMILIES
-from engine.heads.head import Backbone, Head
+from engine.heads.head import Backbone
 from engine.heads.load import load_heads
-from engine.lazy import LazyTensor, ResolvedTensor, StepOutput
-from engine.packing import pack
+from engine.lazy import DeviceStats, LazyTensor
+from engine.runner import CpuRunner, Model, Runner
 from engine.runtime import EngineConfig, Runtime, settle
 from engine.self_test import SelfTest, Subject, run_self_test
 from engine.weights import Weights
@@ -27,24 +32,31 @@ __all__ = ["Engine", "EngineConfig"]
 class Engine:
     """One model on one device. `step` is for one thread at a time."""
 
-    def __init__(
-        self, spec: ModelSpec, runtime: Runtime, encoder: Encoder, heads: Mapping[Kind, Head]
-    ) -> None:
+    def __init__(self, spec: ModelSpec, runtime: Runtime, model: Model, runner: Runner) -> None:
         self.spec = spec
-        self.device, self.dtype = runtime.device, runtime.dtype
+        self.device, self.dtype = runtime.device_name, runtime.dtype
         self._kernels = runtime.kernels
-        self._encoder, self._heads = encoder, heads
+        self._model, self._runner = model, runner
         self._self_test: SelfTest | None = None
 
     @classmethod
-    def load(cls, spec: ModelSpec, files: ModelFiles, config: EngineConfig) -> "Engine":
-        """Read the weights. Raises EngineError (CheckpointError where the files are at fault)."""
-        runtime = settle(config)
+    def load(
+        cls,
+        spec: ModelSpec,
+        files: ModelFiles,
+        config: EngineConfig,
+        device: Device | None = None,
+    ) -> "Engine":
+        """Read the weights. Raises EngineError (CheckpointError where the files are at fault).
+
+        `device` is one that is open already, whatever the configuration says.
+        """
+        runtime = settle(config, device)
         if spec.family not in FAMILIES:
             known = ", ".join(FAMILIES)
             raise EngineError(f"{spec.id}: family {spec.family!r} is not known: {known}")
         family = FAMILIES[spec.family]
-        weights = Weights(files.weights, family.prefixes)
+        weights = Weights(files.weights, family.prefixes, runtime.kernels.place)
         encoder = family.load_encoder(files.config, weights, runtime.kernels)
         width = encoder.embeddings.words.size(1)
         backbone = Backbone(files.config, weights, runtime.kernels, width)
@@ -52,16 +64,17 @@ class Engine:
         for prefix in family.leftovers(files.config):
             weights.ignore(prefix)
         weights.finish()
-        return cls(spec, runtime, encoder, heads)
+        model = Model(encoder, heads)
+        return cls(spec, runtime, model, _runner(spec, runtime, model, config))
 
     @property
     def runtime(self) -> Mapping[str, Any]:
         """What computes, as `/v1/models` shows it. JSON-able."""
         return {
             "device": self.device,
-            "attention": self._encoder.blocks[0].attention.attend.name,
             "kernels": self._kernels.name,
             "dtype": self.dtype,
+            **self._runner.runtime(),
             "self_test": None if self._self_test is None else self._self_test.to_dict(),
         }
 
@@ -73,27 +86,26 @@ class Engine:
         model cannot run.
         """
         self._check(batch)
-        started_s = perf_counter()
-        with torch.inference_mode():
-            packed = pack(batch, self._kernels.bucket)
-            packed_s = perf_counter()
-            head = self._heads[batch.kind]
-            answer = head.collect(head.compute(self._encoder(packed), packed).numpy(), packed)
-        return ResolvedTensor(
-            StepOutput(
-                rows=answer.rows,
-                finite=answer.finite,
-                timings={"pack": packed_s - started_s, "infer": perf_counter() - packed_s},
-                padded_tokens=packed.padded_tokens,
-                row_offsets=answer.row_offsets,
-                indices=answer.indices,
-            )
-        )
+        return self._runner.step(batch)
+
+    def idle(self) -> bool:
+        """For when no step waits: do a piece of work that makes later ones faster, of a few
+        milliseconds. False: there is nothing left to do.
+        """
+        return self._runner.idle()
+
+    def stats(self) -> DeviceStats | None:
+        """Of the accelerator; None on a CPU."""
+        return self._runner.stats()
+
+    def close(self) -> None:
+        """After the last step."""
+        self._runner.close()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What the model answers: what a batch may ask for."""
-        return tuple(self._heads)
+        return tuple(self._model.heads)
 
     def self_test(self, known_pairs: Sequence[Batch] = ()) -> SelfTest:
         """Compute fixed inputs together and alone. Raises SelfTestFailed if they differ.
@@ -107,10 +119,10 @@ class Engine:
 
     def _check(self, batch: Batch) -> None:
         """What torch would answer with garbage or a crash."""
-        embeddings = self._encoder.embeddings
+        embeddings = self._model.encoder.embeddings
         lengths, ids, types = batch.lengths, batch.input_ids, batch.type_ids
-        if batch.kind not in self._heads:
-            kinds = ", ".join(self._heads)
+        if batch.kind not in self._model.heads:
+            kinds = ", ".join(self._model.heads)
             raise EngineError(f"{self.spec.id} answers {kinds}, not {batch.kind}")
         if not lengths.size or lengths.min() < 1 or lengths.sum() != ids.size:
             raise EngineError(
@@ -130,6 +142,24 @@ class Engine:
             types.size != ids.size or (embeddings.types and types.max() >= embeddings.types)
         ):
             raise EngineError(f"type ids must be T values below {embeddings.types}")
+
+
+def _runner(spec: ModelSpec, runtime: Runtime, model: Model, config: EngineConfig) -> Runner:
+    kernels = runtime.kernels
+    if runtime.device is None:
+        return CpuRunner(model, kernels.bucket)
+    specs = model.encoder.attention_specs
+    available = Installed(Layers(specs, kernels.dtype, runtime.device))
+    attention = choose(specs, kernels.dtype, available, config.attention_backend)
+    hot_list = None
+    if config.graph_cache is not None:
+        key = (spec.id, spec.revision, runtime.dtype, runtime.device.model, kernels.name)
+        hot_list = partial(HotList, config.graph_cache, " ".join((*key, *attention.names)))
+    return DeviceRunner(
+        Equipment(runtime.device, kernels, attention),
+        model,
+        DeviceConfig(config.max_batch_tokens, config.graphs, hot_list),
+    )
 
 
 def _check_spans(batch: Batch, spans: NDArray[np.int32]) -> None:

@@ -41,7 +41,7 @@ class DistanceMask:
     def __init__(self, spec: AttentionSpec, dtype: torch.dtype) -> None:
         self._spec = spec
         self._origin = 0  # the column of distance 0 in the first row
-        self._table = torch.empty(0, 0, dtype=dtype)  # [rows, columns], or [kv_heads, …, rows, columns]
+        self._table = torch.empty(0, 0, dtype=dtype)  # [rows, columns], or a head each
 
     def of(self, rows: range, keys: range) -> Tensor:
         """[rows, keys], or [kv_heads, heads a kv_head, rows, keys] where heads differ."""
@@ -76,13 +76,13 @@ class GroupAttention:
     name = "grouped"
 
     def __init__(self, spec: AttentionSpec, scratch: Scratch, dtype: torch.dtype) -> None:
-        self._spec, self._scratch = spec, scratch
+        self.spec, self._scratch = spec, scratch
         self._mask = DistanceMask(spec, dtype)
         self._sizes = spec.sizes
 
     def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
         _, heads, head_dim = qkv.shape
-        attended = qkv.new_empty(qkv.size(0), self._spec.heads, head_dim)
+        attended = qkv.new_empty(qkv.size(0), self.spec.heads, head_dim)
         start = 0
         for sequences, tokens in packed.groups:
             end = start + sequences * tokens
@@ -92,17 +92,17 @@ class GroupAttention:
             self._attend(q, k, v, out)
             start = end
         if packed.padded_tokens:  # a dummy token sees itself alone
-            v = qkv[start:, -self._spec.kv_heads :]
-            attended[start:] = v.repeat_interleave(self._spec.heads // v.size(1), 1)
+            v = qkv[start:, -self.spec.kv_heads :]
+            attended[start:] = v.repeat_interleave(self.spec.heads // v.size(1), 1)
         return attended.flatten(1)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, attended: Tensor) -> None:
         """[sequences, heads, tokens, D] each, of k and v [sequences, kv_heads, tokens, D]."""
         sequences, heads, tokens, _ = q.shape
-        masked = self._spec.masks(tokens)
+        masked = self.spec.masks(tokens)
         batched = tokens if q.dtype == torch.float32 else sequences * tokens
         if batched < _PRODUCTS_FROM_TOKENS and not masked and k.size(1) == heads:
-            attended.copy_(F.scaled_dot_product_attention(q, k, v, scale=self._spec.scale))
+            attended.copy_(F.scaled_dot_product_attention(q, k, v, scale=self.spec.scale))
             return
         # Query heads that share keys are rows of one product, so no key is copied for them.
         shape = (sequences, k.size(1), heads // k.size(1), tokens, q.size(3))
@@ -113,7 +113,7 @@ class GroupAttention:
         at_a_time = self._rows_at_a_time(sequences * heads, tokens)
         for first in range(0, tokens, at_a_time):
             rows = range(first, min(first + at_a_time, tokens))
-            keys = self._spec.seen(rows, tokens)
+            keys = self.spec.seen(rows, tokens)
             mask = self._mask.of(rows, keys) if masked else None
             weights = self._weights(
                 q[..., rows.start : rows.stop, :], k[..., keys.start : keys.stop], mask
@@ -123,8 +123,8 @@ class GroupAttention:
 
     def _rows_at_a_time(self, heads: int, tokens: int) -> int:
         rows = max(1, _MAX_SCORES // (heads * tokens))
-        if self._spec.causal or self._spec.window is not None:
-            rows = min(rows, max(_MASKED_ROWS, self._spec.window or 0))
+        if self.spec.causal or self.spec.window is not None:
+            rows = min(rows, max(_MASKED_ROWS, self.spec.window or 0))
         return rows
 
     def _weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
@@ -136,7 +136,7 @@ class GroupAttention:
             scores.view(*heads, rows, keys).copy_(mask)
         # beta=0: what the memory held before is not read.
         beta, queries = int(mask is not None), q.reshape(matrices, -1, head_dim)
-        torch.baddbmm(scores, queries, k, beta=beta, alpha=self._spec.scale, out=scores)
+        torch.baddbmm(scores, queries, k, beta=beta, alpha=self.spec.scale, out=scores)
         return torch.softmax(scores, -1, out=scores)
 
 

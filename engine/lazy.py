@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,19 @@ class StepOutput:
     padded_tokens: int = 0  # dummy tokens added to the batch
     row_offsets: NDArray[np.int32] | None = None  # [B + 1]; None: one row a sequence
     indices: NDArray[np.int32] | None = None  # [N]: the token id of each weight of sparse
+    launch: Literal["replay", "eager"] | None = None  # of an accelerator's step
+
+
+@dataclass(frozen=True)
+class DeviceStats:
+    """Of a model's accelerator, as of now; counts since the start."""
+
+    graphs: int  # that can be replayed
+    graph_bytes: int
+    captures: int
+    failed_captures: int
+    used_bytes: int  # of the device, by all of its users
+    total_bytes: int
 
 
 class LazyTensor(Protocol):

@@ -32,6 +32,20 @@ class PlainLinear:
         return y if self._activation is None else self._activation(y)
 
 
+class PlainGatedLinear:
+    """A product of which one half is activated and multiplied with the other: [T, in] -> [T, I]."""
+
+    __slots__ = ("_activation", "_both")
+
+    def __init__(self, both: Linear, activation: Activation) -> None:
+        self._both = both  # [T, in] -> [T, 2 · I]: first the half that is activated
+        self._activation = activation
+
+    def __call__(self, x: Tensor) -> Tensor:
+        gate, up = self._both(x).chunk(2, -1)
+        return self._activation(gate).mul_(up)
+
+
 class OneDnnLinear:
     """Weights in oneDNN's own layout, the activation computed while the product is in registers.
 

@@ -1,8 +1,10 @@
 """The modules that follow a Transformer in modules.json, as layers over float32 rows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -18,23 +20,30 @@ Layer = Callable[[Tensor], Tensor]  # [N, in] -> [N, out], float32
 _LAYER_NORM_EPS = 1e-5  # torch's own, which sentence-transformers leaves as it is
 
 
-def load_modules(
-    modules: Sequence[Module], width: int, reads: str, writes: str
-) -> tuple[list[Layer], int]:
-    """The layers of modules that run in turn over rows `width` wide, and the width they give.
+@dataclass(frozen=True)
+class Feature:
+    """What modules find: its name, as a module's config gives it, its width and where it is."""
 
-    `reads` and `writes` name the feature that the first finds and the last leaves, as a module's
-    config does. Raises CheckpointError for a module that is unknown or has another input.
+    name: str
+    width: int
+    place: torch.device
+
+
+def load_modules(modules: Sequence[Module], reads: Feature, writes: str) -> tuple[list[Layer], int]:
+    """The layers of modules that run in turn over rows of a feature, and the width they give.
+
+    `writes` names the feature that the last leaves. Raises CheckpointError for a module that is
+    unknown or has another input.
     """
-    layers = []
+    layers, name, width = [], reads.name, reads.width
     for module in modules:
         if module.kind not in _LOADERS:
             raise CheckpointError(f"module {module.kind!r} of modules.json is not known here")
-        reads = _feature_after(module, reads)
-        layer, width = _LOADERS[module.kind](module, width)
+        name = _feature_after(module, name)
+        layer, width = _LOADERS[module.kind](module, width, reads.place)
         layers.append(layer)
-    if reads != writes:
-        raise CheckpointError(f"modules.json ends with {reads!r}, not with {writes!r}")
+    if name != writes:
+        raise CheckpointError(f"modules.json ends with {name!r}, not with {writes!r}")
     return layers, width
 
 
@@ -46,11 +55,11 @@ def _feature_after(module: Module, current: str) -> str:
     return str(module.config.get("module_output_name") or name)
 
 
-def _load_dense(module: Module, width: int) -> tuple[Layer, int]:
+def _load_dense(module: Module, width: int, place: torch.device) -> tuple[Layer, int]:
     inputs, outputs = int(module.config["in_features"]), int(module.config["out_features"])
     if inputs != width:
         raise CheckpointError(f"{module.directory.name} takes {inputs} features, but gets {width}")
-    weights = Weights([module.directory / "model.safetensors"])
+    weights = Weights([module.directory / "model.safetensors"], place=place)
     linear = PlainLinear(
         weights.take("linear.weight", outputs, inputs),
         weights.take("linear.bias", outputs) if module.config.get("bias", True) else None,
@@ -74,13 +83,13 @@ def _add_residual(linear: Layer, residual: Layer | None, rows: Tensor) -> Tensor
     return linear(rows) + (rows if residual is None else residual(rows))
 
 
-def _load_layer_norm(module: Module, width: int) -> tuple[Layer, int]:
+def _load_layer_norm(module: Module, width: int, place: torch.device) -> tuple[Layer, int]:
     dimension = int(module.config["dimension"])
     if dimension != width:
         raise CheckpointError(
             f"{module.directory.name} norms {dimension} features, but gets {width}"
         )
-    weights = Weights([module.directory / "model.safetensors"])
+    weights = Weights([module.directory / "model.safetensors"], place=place)
     layer = LayerNorm(
         weights.take("norm.weight", width), weights.take("norm.bias", width), _LAYER_NORM_EPS
     )
@@ -88,11 +97,11 @@ def _load_layer_norm(module: Module, width: int) -> tuple[Layer, int]:
     return layer, width
 
 
-def _load_normalize(_: Module, width: int) -> tuple[Layer, int]:
+def _load_normalize(_: Module, width: int, __: torch.device) -> tuple[Layer, int]:
     return partial(F.normalize, dim=-1), width
 
 
-_LOADERS: Mapping[str, Callable[[Module, int], tuple[Layer, int]]] = {
+_LOADERS: Mapping[str, Callable[[Module, int, torch.device], tuple[Layer, int]]] = {
     "Dense": _load_dense,
     "LayerNorm": _load_layer_norm,
     "Normalize": _load_normalize,

@@ -1,43 +1,98 @@
 """What `auto` means on this machine: device, dtype and kernels are settled once, at load."""
 
 import logging
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from engine.device.device import Device
 from engine.errors import EngineError
-from engine.kernels import Kernels, onednn_kernels, plain_kernels
+from engine.kernels import Kernels, onednn_kernels, plain_kernels, ragged_kernels
 from engine.linear import onednn_fault
 
 logger = logging.getLogger(__name__)
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 @dataclass(frozen=True)
 class EngineConfig:
-    device: str = "auto"  # auto | cpu
-    dtype: str = "auto"  # auto | float32 | bfloat16
-    kernels: str = "auto"  # auto | onednn | plain
+    device: str = "auto"  # auto | cpu | cuda | cuda:N
+    dtype: str = "auto"  # auto | float32 | bfloat16 | float16, the last on a GPU
+    kernels: str = "auto"  # auto | onednn | plain on a CPU, auto | fused | plain on a GPU
     max_batch_tokens: int = 2048  # what kernels are laid out for; a longer sequence runs alone
+    attention_backend: str = "auto"  # of a GPU: auto, or a name of engine.backends
+    graphs: bool = True  # of a GPU: capture what is launched often
+    graph_cache: Path | None = None  # where configurations that were hot are remembered
 
 
 @dataclass(frozen=True, eq=False)
 class Runtime:
-    device: str
     dtype: str
     kernels: Kernels
+    device: Device | None = None  # None: the CPU
+
+    @property
+    def device_name(self) -> str:
+        return "cpu" if self.device is None else self.device.name
 
 
-def settle(config: EngineConfig) -> Runtime:
-    """Raises EngineError, naming what works, for a setting this machine does not have."""
-    if config.device not in ("auto", "cpu"):
-        raise EngineError(f"device {config.device!r} is not supported: auto or cpu")
-    dtype = _dtype(config.dtype)
-    return Runtime("cpu", dtype, _kernels(config, _DTYPES[dtype]))
+def settle(config: EngineConfig, device: Device | None = None) -> Runtime:
+    """`device` is one that is open already. Raises EngineError, naming what works, for a setting
+    that this machine does not have.
+    """
+    if device is None:
+        device = _open(config.device)
+    if device is not None:
+        return _settle_on(device, config)
+    dtype = _cpu_dtype(config.dtype)
+    return Runtime(dtype, _cpu_kernels(config, _DTYPES[dtype]))
 
 
-def _dtype(wanted: str) -> str:
+def _open(name: str) -> Device | None:
+    """The device of this name; None for the CPU."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return None
+    match = re.fullmatch(r"auto|cuda(?::([0-9]+))?", name)
+    if match is None:
+        raise EngineError(f"device {name!r} is not supported: auto, cpu, cuda or cuda:N")
+    if not torch.cuda.is_available():
+        raise EngineError(f"device {name!r}: torch {torch.__version__} finds no CUDA device")
+    index, count = int(match[1] or 0), torch.cuda.device_count()
+    if index >= count:
+        raise EngineError(f"device {name!r}: the last of {count} is cuda:{count - 1}")
+    from engine.device.cuda import CudaDevice
+
+    return CudaDevice(index)
+
+
+def _settle_on(device: Device, config: EngineConfig) -> Runtime:
+    dtype = "bfloat16" if config.dtype == "auto" else config.dtype
+    if dtype not in _DTYPES:
+        raise EngineError(f"dtype {dtype!r} is not known: auto, {', '.join(_DTYPES)}")
+    if config.kernels == "plain":
+        return Runtime(dtype, ragged_kernels(_DTYPES[dtype], device.place), device)
+    if config.kernels not in ("auto", "fused"):
+        raise EngineError(
+            f"kernels {config.kernels!r} are not for {device.name}: auto, fused or plain"
+        )
+    try:
+        from engine.fused_kernels import fused_kernels
+    except ImportError as error:
+        if config.kernels == "fused":
+            raise EngineError(f"kernels 'fused' need triton: {error}") from error
+        logger.warning("plain kernels, which are slower, as triton is not installed: %s", error)
+        return Runtime(dtype, ragged_kernels(_DTYPES[dtype], device.place), device)
+    return Runtime(dtype, fused_kernels(_DTYPES[dtype], device.place), device)
+
+
+def _cpu_dtype(wanted: str) -> str:
     if wanted == "float16":
         raise EngineError("dtype 'float16' is not supported on a CPU: auto, float32 or bfloat16")
     if wanted == "auto":
@@ -54,7 +109,7 @@ def _computes_bfloat16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-def _kernels(config: EngineConfig, dtype: torch.dtype) -> Kernels:
+def _cpu_kernels(config: EngineConfig, dtype: torch.dtype) -> Kernels:
     if config.kernels == "plain":
         return plain_kernels(dtype)
     if config.kernels not in ("auto", "onednn"):

@@ -28,13 +28,17 @@ def pool_segments(hidden: Tensor, segments: Segments, pooling: Pooling) -> Tenso
     tokens = torch.arange(hidden.size(0), device=hidden.device)[None]  # [1, T]
     inside = (tokens >= starts) & (tokens < starts + lengths)  # [S, T]
     if pooling == "max":
-        rows = torch.stack([hidden.masked_fill(~mask[:, None], -torch.inf).amax(0) for mask in inside])
+        rows = torch.stack(
+            [hidden.masked_fill(~mask[:, None], -torch.inf).amax(0) for mask in inside]
+        )
         return torch.where(used, rows.float(), 0)
     weights = inside.float()
     if pooling == "weighted_mean":
         weights = weights * (segments.positions[:, None] + tokens - starts + 1)
-    # A token outside of all segments may hold anything, and 0 · NaN is NaN.
-    rows = weights @ torch.where(inside.any(0)[:, None], hidden.float(), 0)
+    finite = hidden.isfinite().all(1)  # [T]
+    rows = weights @ torch.where(finite[:, None], hidden.float(), 0)
+    # In a product 0 · NaN is NaN: a token that is no number would spoil the rows of all.
+    rows = rows.masked_fill((inside & ~finite).any(1, keepdim=True), torch.nan)
     if pooling == "mean_sqrt_len":
         return rows / lengths.clamp(min=1) ** 0.5
     return rows / weights.sum(1, keepdim=True).clamp(min=1)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.errors import CheckpointError
 
+CPU = torch.device("cpu")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 # Buffers that older checkpoints saved: they follow from config.json.
 _COMPUTED = (".rotary_emb.inv_freq", "embeddings.position_ids")
@@ -18,15 +19,22 @@ _COMPUTED = (".rotary_emb.inv_freq", "embeddings.position_ids")
 class Weights:
     """Reads safetensors, never pickles. Raises CheckpointError, naming tensor and file."""
 
-    def __init__(self, paths: Sequence[Path], prefixes: Sequence[str] = ()) -> None:
-        """Open all shards. The first of `prefixes` that starts a name is not part of it."""
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        prefixes: Sequence[str] = (),
+        place: torch.device = CPU,
+    ) -> None:
+        """Open all shards, to read into `place`. The first of `prefixes` that starts a name is not
+        part of it.
+        """
         if not paths:
             raise CheckpointError("the checkpoint has no safetensors file")
         self._tensors: dict[str, tuple[Any, str]] = {}  # plain name -> (shard, name in the shard)
         self._unused: set[str] = set()
         self._files = ", ".join(path.name for path in paths)
         for path in paths:
-            self._open(path, prefixes)
+            self._open(path, prefixes, place)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -67,9 +75,9 @@ class Weights:
         self._unused.discard(name)
         return self._tensors[name]
 
-    def _open(self, path: Path, prefixes: Sequence[str]) -> None:
+    def _open(self, path: Path, prefixes: Sequence[str], place: torch.device) -> None:
         try:
-            shard = safe_open(path, framework="pt")
+            shard = safe_open(path, framework="pt", device=str(place))
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{path.name} cannot be read: {error}") from error
         for stored_name in shard.keys():  # type: ignore[no-untyped-call] # noqa: SIM118

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from engine.batch import Batch, Kind
 from engine.heads.head import Answer, Backbone, Head
+from engine.join import JoinNorms, PlainJoin, Unjoined
 from engine.kernels import plain_kernels
-from engine.packing import Packed, pack
+from engine.packing import Layout, Packed, pack
 from engine.weights import Weights
 
 VOCABULARY = 97
@@ -41,17 +42,20 @@ class HiddenStates:
     def ids(self) -> list[np.ndarray]:
         return np.split(self.batch.input_ids, np.cumsum(self.batch.lengths)[:-1])
 
-    def packed(self) -> tuple[Tensor, Packed]:
+    def packed(self, batch: Batch) -> tuple[Tensor, Packed, Layout]:
         """As an encoder gives them. What reads the dummy tail turns into NaN."""
-        packed = pack(self.batch, lambda tokens: tokens + PADDED)
+        packed, layout = pack(batch, lambda tokens: tokens + PADDED)
+        assert layout.order is not None
         tail = torch.full((PADDED, WIDTH), torch.nan)
-        return torch.cat([*(self.sequences[i] for i in packed.order), tail]), packed
+        return torch.cat([*(self.sequences[i] for i in layout.order), tail]), packed, layout
 
     def answered(self, head: Head, dtype: torch.dtype = torch.float32) -> Answer:
-        hidden, packed = self.packed()
-        rows = head.compute(hidden.to(dtype), packed)
+        hidden, packed, layout = self.packed(head.arrange(self.batch))
+        hidden = hidden.to(dtype)
+        last = Unjoined(torch.zeros_like(hidden), hidden, PlainJoin(JoinNorms()))
+        rows = head.compute(last, packed)
         assert rows.dtype == torch.float32
-        return head.collect(rows.numpy(), packed)
+        return head.collect(rows.numpy(), layout)
 
     def expected(self, row: Callable[[Tensor], Tensor]) -> np.ndarray:
         """`row` of each sequence's states in float64, one below the other."""

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from engine.activation import hidden_activation
 from engine.attention import Attention, AttentionSpec
-from engine.block import Block, GatedMlp, Mlp, PlainMlp, Residual, SelfAttention
+from engine.block import Block, Mlp, SelfAttention
 from engine.encoder import Embeddings, Encoder
-from engine.families.names import Names, NormNames
+from engine.errors import CheckpointError
+from engine.families.names import Names
 from engine.families.relative_bias import bias_by_distance
 from engine.families.shape import Layer, Shape
+from engine.join import JoinNorms
 from engine.kernels import Kernels
 from engine.norm import LayerNorm, Norm, RmsNorm
-from engine.rotary import RotaryTable
+from engine.rotary import RotaryTable, rotary_table
 from engine.settings import Config
 from engine.weights import Weights
 
@@ -44,17 +45,25 @@ class _Loader:
     tables: dict[Layer, RotaryTable] = field(default_factory=dict)
 
     def encoder(self) -> Encoder:
+        shape, kernels = self.shape, self.kernels
+        if not shape.layers:
+            raise CheckpointError("config.json: the model has no layers")
         embeddings = self.embeddings()
         bias = self.relative_bias()
-        for layer in set(self.shape.layers):
-            self.attentions[layer] = self.kernels.attention(self.attention_spec(layer, bias))
+        for layer in set(shape.layers):
+            self.attentions[layer] = kernels.attention(self.attention_spec(layer, bias))
             if layer.rope is not None:
-                frequencies = layer.rope.frequencies(self.shape.head_dim)
-                self.tables[layer] = RotaryTable(
-                    frequencies, self.shape.max_positions, self.kernels.dtype
-                )
-        blocks = [self.block(index, layer) for index, layer in enumerate(self.shape.layers)]
-        return Encoder(embeddings, blocks, self.norm(self.names.final_norm))
+                frequencies = layer.rope.frequencies(shape.head_dim)
+                table = rotary_table(frequencies, shape.max_positions)
+                self.tables[layer] = kernels.rotary(table)
+        enter = self.entering(0)
+        blocks = [self.block(index, layer) for index, layer in enumerate(shape.layers)]
+        return Encoder(
+            embeddings,
+            kernels.embed(embeddings),
+            None if enter is None else kernels.norm(enter),
+            blocks,
+        )
 
     def embeddings(self) -> Embeddings:
         shape, names = self.shape, self.names
@@ -97,15 +106,30 @@ class _Loader:
         )
 
     def block(self, index: int, layer: Layer) -> Block:
-        name = self.names.layer.format(index)
-        first_unnormed = index == 0 and not self.shape.norms_first_attention
-        attention_norms = NormNames() if first_unnormed else self.names.attention_norms
+        """The norm before its attention is not here: it is part of the join before it."""
+        name, join = self.names.layer.format(index), self.kernels.join
+        attention, mlp = self.names.attention_norms, self.names.mlp_norms
+        behind, total, before = (
+            self.layer_norm(index, norm) for norm in (attention.behind, attention.sum, mlp.before)
+        )
+        mlp_behind, mlp_total = (self.layer_norm(index, norm) for norm in (mlp.behind, mlp.sum))
         return Block(
             attention=self.attention(name, layer),
-            attention_residual=self.residual(name, attention_norms),
+            attention_join=join(JoinNorms(behind, total, before)),
             mlp=self.mlp(name),
-            mlp_residual=self.residual(name, self.names.mlp_norms),
+            mlp_join=join(JoinNorms(mlp_behind, mlp_total, self.entering(index + 1))),
         )
+
+    def entering(self, index: int) -> Norm | None:
+        """The norm before a layer's attention; behind the last one the model's own."""
+        if index == len(self.shape.layers):
+            return self.norm(self.names.final_norm)
+        if index == 0 and not self.shape.norms_first_attention:
+            return None
+        return self.layer_norm(index, self.names.attention_norms.before)
+
+    def layer_norm(self, index: int, name: str | None) -> Norm | None:
+        return self.norm(None if name is None else f"{self.names.layer.format(index)}.{name}")
 
     def attention(self, name: str, layer: Layer) -> SelfAttention:
         shape, names, biases = self.shape, self.names, self.shape.biases
@@ -130,12 +154,12 @@ class _Loader:
         down = self.stacked([f"{name}.{names.mlp_out}"], (shape.width,), inner, biases.mlp_out)
         if not shape.gated:
             up = self.stacked(outer, (inner,), shape.width, biases.mlp_in)
-            return PlainMlp(linear(*up, shape.hidden_act), linear(*down))
+            return Mlp(linear(*up, shape.hidden_act), linear(*down))
         weight, bias = self.stacked(outer, (inner, inner), shape.width, biases.mlp_in)
         if names.up_first:
             weight = weight.roll(inner, 0)
             bias = None if bias is None else bias.roll(inner, 0)
-        return GatedMlp(linear(weight, bias), hidden_activation(shape.hidden_act), linear(*down))
+        return Mlp(self.kernels.gated_linear(weight, bias, shape.hidden_act), linear(*down))
 
     def stacked(
         self, names: Sequence[str], outputs: Sequence[int], inputs: int, bias: bool
@@ -159,13 +183,6 @@ class _Loader:
         weight = torch.cat([queries.expand(shape.heads, -1), keys.expand(shape.kv_heads, -1)])
         return RmsNorm(weight, shape.eps)
 
-    def residual(self, name: str, norms: NormNames) -> Residual:
-        before, behind, total = (
-            self.norm(None if norm is None else f"{name}.{norm}")
-            for norm in (norms.before, norms.behind, norms.sum)
-        )
-        return Residual(before, behind, total)
-
     def norm(self, name: str | None) -> Norm | None:
         if name is None:
             return None
@@ -174,7 +191,8 @@ class _Loader:
         if self.shape.norm != "layer":
             return RmsNorm(weight, eps)
         bias = self.weights.take(f"{name}.bias", width) if self.shape.biases.norm else None
-        return LayerNorm(self.cast(weight), None if bias is None else self.cast(bias), eps)
+        dtype = self.kernels.norm_dtype
+        return LayerNorm(weight.to(dtype), None if bias is None else bias.to(dtype), eps)
 
     def norm_weight(self, name: str, width: int) -> Tensor:
         weight = self.weights.take(f"{name}.weight", width)

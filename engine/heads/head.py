@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.batch import Batch
+from engine.join import Unjoined
 from engine.kernels import Kernels
-from engine.packing import Packed
+from engine.packing import Layout, Packed
 from engine.weights import Weights
 
 Rows = NDArray[np.float32]
+RowsOf = Literal["segment", "sequence", "token"]  # what `compute` gives a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +37,17 @@ class Answer:
 
 
 class Head(Protocol):
-    def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
-        """[T, H] -> float32 rows, in the packed order. Runs on the device."""
+    rows: ClassVar[RowsOf]
+
+    def arrange(self, batch: Batch) -> Batch:
+        """What to run for a batch: the same tokens, perhaps with other spans."""
         ...
 
-    def collect(self, rows: Rows, packed: Packed) -> Answer:
+    def compute(self, last: Unjoined, packed: Packed) -> Tensor:
+        """What the last layer leaves -> float32 rows, in the packed order. Runs on the device."""
+        ...
+
+    def collect(self, rows: Rows, layout: Layout) -> Answer:
         """What `compute` gave, brought to the order of the batch. Runs on the host."""
         ...
 

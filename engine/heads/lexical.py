@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.batch import Batch
 from engine.heads.entries import entries
-from engine.heads.head import Answer, Backbone, Rows
+from engine.heads.head import Answer, Backbone, Rows, RowsOf
+from engine.join import Unjoined
 from engine.linear import Linear, PlainLinear
-from engine.packing import Packed
+from engine.packing import Layout, Packed
 from engine.weights import Weights
 
 # fairseq's vocabularies, and so XLM-R's, begin with <s>, <pad>, </s>, <unk>.
@@ -23,14 +26,18 @@ class LexicalHead:
     """Of each id the largest weight that one of its tokens has; special tokens have none."""
 
     linear: Linear
+    rows: ClassVar[RowsOf] = "token"
 
-    def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
-        """[T, H] -> [tokens, 1]"""
-        return self.linear(hidden[: packed.tokens].float())
+    def arrange(self, batch: Batch) -> Batch:
+        return batch
 
-    def collect(self, rows: Rows, packed: Packed) -> Answer:
-        batch = packed.batch
-        weights = packed.restore_tokens(rows)[:, 0]
+    def compute(self, last: Unjoined, packed: Packed) -> Tensor:
+        """[tokens, 1]"""
+        return self.linear(last.states()[: packed.tokens].float())
+
+    def collect(self, rows: Rows, layout: Layout) -> Answer:
+        batch = layout.batch
+        weights = layout.restore_tokens(rows)[:, 0]
         sequences = np.repeat(np.arange(batch.sequences), batch.lengths)
         # != 0 and not > 0: a weight that is no number is kept, so that it is noticed.
         kept = np.flatnonzero((weights != 0) & ~np.isin(batch.input_ids, _SPECIAL_IDS))
@@ -39,7 +46,7 @@ class LexicalHead:
 
 def load_lexical_head(backbone: Backbone, path: Path) -> LexicalHead:
     """`path` holds a `weight` [1, H] and a `bias` [1]."""
-    weights = Weights([path])
+    weights = Weights([path], place=backbone.kernels.place)
     linear = PlainLinear(
         weights.take("weight", 1, backbone.width), weights.take("bias", 1), torch.relu
     )

@@ -12,7 +12,7 @@ from engine.heads.pooled import PooledHead
 from engine.heads.scores import load_yes_no_head
 from engine.heads.splade import load_splade_head
 from engine.heads.tokens import TokenHead, load_multi_vector_head
-from engine.modules import load_modules
+from engine.modules import Feature, load_modules
 from engine.pooling import POOLINGS
 
 
@@ -69,16 +69,17 @@ def _load_pooled_head(
     if pooling is None or pooling not in POOLINGS:
         known = ", ".join(POOLINGS)
         raise EngineError(f"{spec.id}: pooling {pooling!r} is not known: {known}")
-    layers, width = load_modules(modules[1:], backbone.width, "sentence_embedding", writes)
+    reads = Feature("sentence_embedding", backbone.width, backbone.kernels.place)
+    layers, width = load_modules(modules[1:], reads, writes)
     _check_width(spec, width)
-    return PooledHead(pooling, layers)
+    return PooledHead(backbone.kernels.pool, pooling, layers)
 
 
 def _load_token_head(spec: ModelSpec, modules: Sequence[Module], backbone: Backbone) -> TokenHead:
     # A mask says which rows a search compares; here each token has one.
     modules = [module for module in modules if module.kind != "MultiVectorMask"]
-    name = "token_embeddings"
-    layers, width = load_modules(_without_last(spec, modules), backbone.width, name, name)
+    reads = Feature("token_embeddings", backbone.width, backbone.kernels.place)
+    layers, width = load_modules(_without_last(spec, modules), reads, reads.name)
     _check_width(spec, width)
     return TokenHead(layers)
 

@@ -1,18 +1,18 @@
 """Heads of rerankers: the hidden states of a pair to one raw logit, as transformers has them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from engine.activation import Activation, hidden_activation
+from engine.batch import Batch
 from engine.errors import CheckpointError
-from engine.heads.head import Answer, Backbone, LoadHead, Rows
+from engine.heads.head import Backbone, LoadHead
 from engine.heads.pooled import PooledHead
 from engine.linear import PlainLinear
 from engine.norm import LayerNorm
-from engine.packing import Packed
 from engine.settings import integer
 
 
@@ -30,7 +30,9 @@ def _load_classifier(
         weights.take(f"{dense}.bias", width),
         activation,
     )
-    return PooledHead("cls", [first, _load_output(backbone, output, bias=True)])
+    return PooledHead(
+        backbone.kernels.pool, "cls", [first, _load_output(backbone, output, bias=True)]
+    )
 
 
 def load_modernbert_classifier(backbone: Backbone) -> PooledHead:
@@ -49,48 +51,44 @@ def load_modernbert_classifier(backbone: Backbone) -> PooledHead:
         weights.take("head.norm.bias", width) if config.get("norm_bias") else None,
         config.get("norm_eps", 1e-5),
     )
-    return PooledHead(pooling, [dense, norm, _load_output(backbone, "classifier", bias=True)])
+    return PooledHead(
+        backbone.kernels.pool,
+        pooling,
+        [dense, norm, _load_output(backbone, "classifier", bias=True)],
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class LastTokenHead:
+class LastTokenHead(PooledHead):
     """The logit of the last token that is not padding, as transformers finds it: by its id.
 
     Some tokenizers end a text with the token that also pads, and models were trained to score what
     stands before it. Where all tokens are padding it is the first.
     """
 
-    pad_token_id: int | None  # None: the last token, whatever it is
-    output: PlainLinear
+    pad_token_id: int = -1
 
-    def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
-        """[T, H] -> [B, 1] in the packed order."""
-        return self.output(hidden[self._places(packed)].float())
-
-    def collect(self, rows: Rows, packed: Packed) -> Answer:
-        return Answer(packed.restore(rows))
-
-    def _places(self, packed: Packed) -> Tensor:
-        """[B]: the packed token that each sequence is scored by."""
-        positions = packed.position_ids
-        if self.pad_token_id is not None:
-            positions = torch.where(packed.input_ids == self.pad_token_id, 0, positions)
-        places: list[Tensor] = []
-        start = 0
-        for sequences, tokens in packed.groups:
-            end = start + sequences * tokens
-            last = positions[start:end].view(sequences, tokens).amax(1)
-            places.append(torch.arange(start, end, tokens, device=last.device) + last)
-            start = end
-        return torch.cat(places)
+    def arrange(self, batch: Batch) -> Batch:
+        """With a span of one token in each sequence."""
+        ends = np.cumsum(batch.lengths)
+        starts = ends - batch.lengths
+        tokens = np.arange(batch.tokens)
+        # Of a padding token the number is that of its sequence's first, and the largest wins.
+        kept = np.where(
+            batch.input_ids == self.pad_token_id, np.repeat(starts, batch.lengths), tokens
+        )
+        places = np.maximum.reduceat(kept, starts) - starts
+        spans = np.stack([np.arange(batch.sequences), places, places + 1], axis=1)
+        return replace(batch, spans=spans.astype(np.int32))
 
 
-def load_last_token_classifier(backbone: Backbone) -> LastTokenHead:
+def load_last_token_classifier(backbone: Backbone) -> PooledHead:
     """What transformers calls `score`, in its one class for all decoders."""
     config = backbone.config
-    padded = config.get("pad_token_id") is not None
-    pad_token_id = integer(config, "pad_token_id") if padded else None
-    return LastTokenHead(pad_token_id, _load_output(backbone, "score", bias=False))
+    layers, pool = [_load_output(backbone, "score", bias=False)], backbone.kernels.pool
+    if config.get("pad_token_id") is None:
+        return PooledHead(pool, "last_token", layers)
+    return LastTokenHead(pool, "last_token", layers, integer(config, "pad_token_id"))
 
 
 def load_yes_no_head(backbone: Backbone, tokens: tuple[int, int]) -> PooledHead:
@@ -101,7 +99,7 @@ def load_yes_no_head(backbone: Backbone, tokens: tuple[int, int]) -> PooledHead:
     yes and no.
     """
     yes, no = _decoder_rows(backbone, tokens)
-    return PooledHead("last_token", [PlainLinear((yes - no)[None], None)])
+    return PooledHead(backbone.kernels.pool, "last_token", [PlainLinear((yes - no)[None], None)])
 
 
 def _decoder_rows(backbone: Backbone, tokens: tuple[int, int]) -> Tensor:

@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from checkpoint.spec import Module
+from engine.batch import Batch
 from engine.errors import CheckpointError
 from engine.heads.entries import entries
-from engine.heads.head import Answer, Backbone, Rows
+from engine.heads.head import Answer, Backbone, Rows, RowsOf
 from engine.heads.masked_lm import MaskedLm, MlmHead, load_masked_lm
-from engine.packing import Packed
+from engine.join import Unjoined
+from engine.packing import Layout, Packed
+from engine.ragged import Ragged
 
 Groups = Sequence[tuple[int, int]]  # (sequences, tokens of each)
 
@@ -32,9 +35,16 @@ class SpladeHead:
     logarithms: int  # 1, or 2 for `log1p_relu`
     chunk_tokens: int  # whose logits are computed at a time
 
-    def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
-        """[T, H] -> [B, V]"""
-        states = self.lm.states(hidden)
+    rows: ClassVar[RowsOf] = "sequence"
+
+    def arrange(self, batch: Batch) -> Batch:
+        return batch
+
+    def compute(self, last: Unjoined, packed: Packed) -> Tensor:
+        """[B, V]"""
+        states = self.lm.states(last.states())
+        if packed.ragged is not None:
+            return self._compute_ragged(states, packed.ragged)
         rows: list[Tensor] = []
         start = 0
         for groups in _chunks(packed.groups, self.chunk_tokens):
@@ -43,10 +53,26 @@ class SpladeHead:
             start = end
         return torch.cat(rows)
 
-    def collect(self, rows: Rows, packed: Packed) -> Answer:
-        rows = packed.restore(rows)
+    def collect(self, rows: Rows, layout: Layout) -> Answer:
+        rows = layout.restore(rows)
         sequences, ids = np.nonzero(rows)
         return entries(sequences, ids, rows[sequences, ids], len(rows))
+
+    def _compute_ragged(self, states: Tensor, ragged: Ragged) -> Tensor:
+        """[T, H] -> [S, V]. The number of tokens alone decides what is computed."""
+        slots = ragged.segments.starts.size(0)
+        # One row more for the dummy tail. Weights are not negative, so zeros lose to all of them.
+        rows = states.new_zeros(slots + 1, self.lm.vocabulary, dtype=torch.float32)
+        tokens = torch.arange(states.size(0), dtype=torch.int32, device=states.device)
+        owners = ragged.owners(tokens)[:, None].expand(-1, self.lm.vocabulary)
+        reduce = "sum" if self.sums else "amax"
+        for part, owner in zip(
+            torch.split(states, self.chunk_tokens),
+            torch.split(owners, self.chunk_tokens),
+            strict=True,
+        ):
+            rows.scatter_reduce_(0, owner, self._weights(self.lm.decoder(part)), reduce)
+        return rows[:slots]
 
     def _pool(self, states: Tensor, groups: Groups) -> Tensor:
         """[chunk, H] -> [sequences, V]"""

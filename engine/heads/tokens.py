@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.heads.head import Answer, Backbone, Rows
+from engine.batch import Batch
+from engine.heads.head import Answer, Backbone, Rows, RowsOf
+from engine.join import Unjoined
 from engine.linear import PlainLinear
 from engine.modules import Layer
-from engine.packing import Packed
+from engine.packing import Layout, Packed
 from engine.weights import Weights
 
 
@@ -23,16 +26,21 @@ class TokenHead:
     layers: Sequence[Layer]
     skipped: int = 0  # tokens at the start of each sequence that get no row
 
-    def compute(self, hidden: Tensor, packed: Packed) -> Tensor:
-        """[T, H] -> [tokens, D]"""
-        rows = hidden[: packed.tokens].float()
+    rows: ClassVar[RowsOf] = "token"
+
+    def arrange(self, batch: Batch) -> Batch:
+        return batch
+
+    def compute(self, last: Unjoined, packed: Packed) -> Tensor:
+        """[tokens, D]"""
+        rows = last.states()[: packed.tokens].float()
         for layer in self.layers:
             rows = layer(rows)
         return rows
 
-    def collect(self, rows: Rows, packed: Packed) -> Answer:
-        lengths = packed.batch.lengths
-        rows = packed.restore_tokens(rows)
+    def collect(self, rows: Rows, layout: Layout) -> Answer:
+        lengths = layout.batch.lengths
+        rows = layout.restore_tokens(rows)
         if self.skipped:
             starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
             rows = rows[np.arange(len(rows)) - starts >= self.skipped]
@@ -45,7 +53,7 @@ def load_multi_vector_head(backbone: Backbone, path: Path) -> TokenHead:
 
     `path` holds a `weight` [D, H] and a `bias` [D].
     """
-    weights = Weights([path])
+    weights = Weights([path], place=backbone.kernels.place)
     weight = weights.take("weight", -1, backbone.width)
     linear = PlainLinear(weight, weights.take("bias", weight.size(0)))
     weights.finish()

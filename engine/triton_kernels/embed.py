@@ -41,7 +41,8 @@ def embed(
     return out
 
 
-@triton.jit
+# Views into one buffer: how they are aligned differs from step to step.
+@triton.jit(do_not_specialize_on_alignment=["input_ids", "position_ids", "type_ids"])
 def _embed_kernel(
     out,
     words,

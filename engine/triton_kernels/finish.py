@@ -27,7 +27,7 @@ def _block(width: int) -> int:
     return min(triton.next_power_of_2(width), 4096)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["out"])
 def _finish_kernel(rows, out, rows_stride, out_stride, D: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     rows += row * rows_stride

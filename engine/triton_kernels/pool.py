@@ -76,7 +76,8 @@ def _pool_all(hidden: Tensor, segments: Segments, pooling: Pooling) -> Tensor:
     return rows
 
 
-@triton.jit
+# Views into one buffer: how they are aligned differs from step to step.
+@triton.jit(do_not_specialize_on_alignment=["starts", "lengths"])
 def _pool_ends_kernel(
     branch,
     hidden,
@@ -118,7 +119,7 @@ def _pool_ends_kernel(
     store_row(rows + segment * H, columns, x, H)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["starts", "lengths", "positions"])
 def _pool_all_kernel(
     hidden,
     rows,

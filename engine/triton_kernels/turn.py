@@ -54,7 +54,7 @@ def _block(turned_heads: int, half: int) -> tuple[int, int]:
     return heads, half_block
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["position_ids"])  # a view into a step's buffer
 def _turn_kernel(
     qkv,
     weight,

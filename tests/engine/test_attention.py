@@ -40,6 +40,8 @@ SPECS: Mapping[str, AttentionSpec] = {
     "shared keys, window": spec(3, window=WINDOW),
     "bias": spec(bias=random_bias()),
     "shared keys, bias": spec(2, bias=random_bias()),
+    "alibi": spec(alibi=torch.tensor([0.5, 0.25, 0.1, 0.0, 2.0, 0.01])[:HEADS]),
+    "shared keys, causal, alibi": spec(2, causal=True, alibi=torch.linspace(0.1, 0.6, HEADS)),
     "another scale": AttentionSpec(HEADS, 2, HEAD_DIM, 0.1, causal=True),
 }
 ATTENTIONS: Mapping[str, Callable[[AttentionSpec, torch.dtype], Attention]] = {
@@ -49,7 +51,7 @@ ATTENTIONS: Mapping[str, Callable[[AttentionSpec, torch.dtype], Attention]] = {
 
 
 def packed_of(lengths: Sequence[int], dummies: int = 0) -> Packed:
-    return pack(batch_of(random_sequences(lengths, 97)), bucket=lambda tokens: tokens + dummies)
+    return pack(batch_of(random_sequences(lengths, 97)), lambda tokens: tokens + dummies)[0]
 
 
 def random_qkv(spec: AttentionSpec, packed: Packed, dtype: torch.dtype) -> Tensor:
@@ -78,6 +80,8 @@ def by_the_formula(spec: AttentionSpec, qkv: Tensor, packed: Packed) -> Tensor:
         scores = q[:, rows] @ k[:, rows].mT * spec.scale
         if spec.bias is not None:
             scores += spec.bias[:, (key - query).clamp(-REACH, REACH) + REACH]
+        if spec.alibi is not None:
+            scores -= spec.alibi[:, None, None] * (key - query).abs()
         attended[:, rows] = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v[:, rows]
         start += length
     return attended.transpose(0, 1).flatten(1)

@@ -147,10 +147,10 @@ def test_positions_of_roberta_end_where_its_table_ends(tmp_path: Path) -> None:
 
 def test_packing_sorts_by_length_and_pads_the_total_alone() -> None:
     batch = Batch("embed", np.arange(10, 19, dtype=np.int32), ints(3, 1, 3, 2))
-    packed = pack(batch, bucket=lambda tokens: 12)
+    packed, layout = pack(batch, bucket=lambda tokens: 12)
     assert packed.groups == ((1, 1), (1, 2), (2, 3))
     assert packed.input_ids.tolist() == [13, 17, 18, 10, 11, 12, 14, 15, 16, 0, 0, 0]
     assert packed.position_ids.tolist() == [0, 0, 1, 0, 1, 2, 0, 1, 2, 0, 0, 0]
     assert (packed.tokens, packed.padded_tokens) == (9, 3)
     rows = np.array([[1], [3], [0], [2]], dtype=np.float32)  # the batch's own numbering, packed
-    assert packed.restore(rows).ravel().tolist() == [0, 1, 2, 3]
+    assert layout.restore(rows).ravel().tolist() == [0, 1, 2, 3]

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from engine.activation import hidden_activation
-from engine.block import GatedMlp, Residual
+from engine.block import Mlp
 from engine.families.rope import Rope
-from engine.linear import PlainLinear
+from engine.join import JoinNorms, PlainJoin
+from engine.linear import PlainGatedLinear, PlainLinear
 from engine.norm import RmsNorm
-from engine.rotary import RotaryTable
+from engine.rotary import PlainRotaryTable, rotary_table
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-2}
 
@@ -43,11 +44,11 @@ def test_rms_norm_of_large_activations_is_finite_in_bfloat16() -> None:
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_rotation_turns_pairs_of_halves_by_position_times_frequency(dtype: torch.dtype) -> None:
-    table = RotaryTable(Rope(10_000.0).frequencies(8), positions=50, dtype=dtype)
+    table = PlainRotaryTable(rotary_table(Rope(10_000.0).frequencies(8), 50).to(dtype))
     positions = torch.tensor([0, 1, 49, 7], dtype=torch.int32)
     whole = random(4, 5, 8).to(dtype)
     heads = whole.clone()
-    table.at(positions).turn_(heads[:, :3])
+    table.at(positions).turn_(heads[:, :3], None)
     pairs = torch.complex(whole[:, :3, :4].double(), whole[:, :3, 4:].double())
     angles = positions[:, None, None].double() * 10_000.0 ** -(torch.arange(4) / 4).double()
     turned = pairs * torch.polar(torch.ones_like(angles), angles)
@@ -83,13 +84,16 @@ def test_llama3_scales_long_wavelengths_alone() -> None:
 def test_gate_is_the_half_that_is_activated(hidden_act: str) -> None:
     gate, up, down = random(6, 4), random(6, 4, seed=1), random(4, 6, seed=2)
     activation = hidden_activation(hidden_act)
-    mlp = GatedMlp(PlainLinear(torch.cat([gate, up]), None), activation, PlainLinear(down, None))
+    both = PlainLinear(torch.cat([gate, up]), None)
+    mlp = Mlp(PlainGatedLinear(both, activation), PlainLinear(down, None))
     x = random(3, 4, seed=3)
     torch.testing.assert_close(mlp(x), (activation(x @ gate.T) * (x @ up.T)) @ down.T)
 
 
 class Marks:
     """A norm that tells where it stood."""
+
+    weight, bias, eps, rms = torch.ones(3), None, 0.0, True
 
     def __init__(self, number: float) -> None:
         self.number = number
@@ -99,15 +103,20 @@ class Marks:
 
 
 @pytest.mark.parametrize(
-    ("residual", "expected"),
+    ("norms", "hidden", "entered"),
     [
-        (Residual(), 2 + 1),  # f is twice its input, x is 1
-        (Residual(sum=Marks(5)), (2 + 1) * 10 + 5),
-        (Residual(before=Marks(5)), 2 * 15 + 1),
-        (Residual(before=Marks(5), behind=Marks(7)), 2 * 15 * 10 + 7 + 1),
+        (JoinNorms(), 2 + 1, 2 + 1),  # the branch is 2, what it is added to is 1
+        (JoinNorms(sum=Marks(5)), 35, 35),
+        (JoinNorms(next=Marks(5)), 3, 35),
+        (JoinNorms(behind=Marks(7), next=Marks(5)), 27 + 1, 285),
+        (JoinNorms(sum=Marks(5), next=Marks(6)), 35, 356),
     ],
 )
-def test_norms_stand_where_the_block_has_them(residual: Residual, expected: float) -> None:
-    hidden = torch.ones(2, 3)
-    after = residual.leave(residual.enter(hidden) * 2, hidden)
-    torch.testing.assert_close(after, torch.full((2, 3), float(expected)))
+def test_norms_stand_where_the_join_has_them(
+    norms: JoinNorms, hidden: float, entered: float
+) -> None:
+    before = torch.ones(2, 3)
+    after, read = PlainJoin(norms)(torch.full((2, 3), 2.0), before)
+    torch.testing.assert_close(after, torch.full((2, 3), float(hidden)))
+    torch.testing.assert_close(read, torch.full((2, 3), float(entered)))
+    torch.testing.assert_close(before, torch.ones(2, 3))

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from checkpoint.spec import Pooling
 from engine.heads.pooled import PooledHead
+from engine.kernels import plain_kernels
 from engine.pooling import POOLINGS
 
+POOL = plain_kernels(torch.float32).pool
 LENGTHS = [7, 1, 40, 7, 150, 3]
 
 
@@ -44,14 +46,14 @@ def test_every_pooling_is_defined_here() -> None:
 
 def test_rows_are_those_of_the_definition(pooling: Pooling) -> None:
     hidden = HiddenStates.random(LENGTHS)
-    answer = hidden.answered(PooledHead(pooling, []))
+    answer = hidden.answered(PooledHead(POOL, pooling, []))
     assert answer.row_offsets is None
     np.testing.assert_allclose(answer.rows, hidden.expected(DEFINITIONS[pooling]), atol=1e-6)
 
 
 def test_no_pooling_is_mistaken_for_another() -> None:
     hidden = HiddenStates.random(LENGTHS)
-    rows = [hidden.answered(PooledHead(name, [])).rows[0] for name in POOLINGS]
+    rows = [hidden.answered(PooledHead(POOL, name, [])).rows[0] for name in POOLINGS]
     for i, row in enumerate(rows):
         for other in rows[:i]:
             assert np.abs(row - other).max() > 0.05
@@ -61,7 +63,7 @@ def test_bfloat16_is_pooled_in_float32(pooling: Pooling) -> None:
     hidden = HiddenStates.random(LENGTHS)
     rounded = HiddenStates(hidden.batch, [s.bfloat16().float() for s in hidden.sequences])
     np.testing.assert_allclose(
-        hidden.answered(PooledHead(pooling, []), torch.bfloat16).rows,
+        hidden.answered(PooledHead(POOL, pooling, []), torch.bfloat16).rows,
         rounded.expected(DEFINITIONS[pooling]),
         atol=1e-6,
     )
@@ -72,7 +74,7 @@ SPANS = np.array([(0, 0, 3), (0, 2, 7), (1, 0, 1), (2, 5, 40), (2, 5, 8), (3, 6,
 
 def test_each_span_is_pooled_to_a_row_of_its_own(pooling: Pooling) -> None:
     hidden = HiddenStates.random([7, 1, 40, 7], spans=SPANS)
-    answer = hidden.answered(PooledHead(pooling, []))
+    answer = hidden.answered(PooledHead(POOL, pooling, []))
     for row, (sequence, start, end) in zip(answer.rows, SPANS.tolist(), strict=True):
         tokens = hidden.sequences[sequence].double()[start:end]
         if pooling == "weighted_mean":  # weighted by the place in the sequence
@@ -87,13 +89,13 @@ def test_each_span_is_pooled_to_a_row_of_its_own(pooling: Pooling) -> None:
 
 def test_span_of_everything_is_the_sequence(pooling: Pooling) -> None:
     spans = np.array([(i, 0, n) for i, n in enumerate(LENGTHS)], np.int32)
-    whole = HiddenStates.random(LENGTHS).answered(PooledHead(pooling, []))
-    pieces = HiddenStates.random(LENGTHS, spans=spans).answered(PooledHead(pooling, []))
+    whole = HiddenStates.random(LENGTHS).answered(PooledHead(POOL, pooling, []))
+    pieces = HiddenStates.random(LENGTHS, spans=spans).answered(PooledHead(POOL, pooling, []))
     np.testing.assert_allclose(pieces.rows, whole.rows, atol=1e-6)
 
 
 def test_broken_span_is_that_of_its_sequence_alone(pooling: Pooling) -> None:
     hidden = HiddenStates.random([7, 1, 40, 7], spans=SPANS)
     hidden.sequences[2][5] = torch.nan
-    answer = hidden.answered(PooledHead(pooling, []))
+    answer = hidden.answered(PooledHead(POOL, pooling, []))
     assert answer.finite.tolist() == [True, True, pooling == "last_token", True]
