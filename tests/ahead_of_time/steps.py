@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 import torch
-
 from ahead_of_time.compiler import compiled
+
 from engine.encoder import Embeddings
 from engine.join import JoinNorms
 from engine.norm import RmsNorm
