@@ -28,7 +28,9 @@ def output(value: float = 0.0) -> StepOutput:
     return StepOutput(np.full((1, 1), value, np.float32), np.ones(1, np.bool_), {})
 
 
-def enqueue(device: SimulatedDevice, completion: Completion, finish: Callable[[], StepOutput]):
+def enqueue(
+    device: SimulatedDevice, completion: Completion, finish: Callable[[], StepOutput]
+) -> DeviceTensor:
     device.run(lambda: None)
     event = device.event()
     event.record()

@@ -1,4 +1,5 @@
 from collections import Counter
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def test_a_measurement_that_was_interrupted_decides_nothing() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_noise_moves_the_point_no_further_than_it_reaches(random) -> None:
+def test_noise_moves_the_point_no_further_than_it_reaches(random: Random) -> None:
     def measure(tokens: int) -> Timing:
         timing = of_device(tokens, 1e6)
         return Timing(timing.launch_s, timing.device_s * random.uniform(0.9, 1.1))
