@@ -84,6 +84,7 @@ class FlashInfer:
         indptr = self._indptr[: slots + 2] if slots <= SLOTS[-1] else self._ints(slots + 2)
         buffers = {"qo_indptr_buf": indptr, "kv_indptr_buf": indptr}
         wrapper = self._make_wrapper(sums, use_cuda_graph=True, backend=self._kernels, **buffers)
+        wrapper._int_workspace_buffer = plan
         return wrapper
 
     def _ints(self, count: int) -> Tensor:
