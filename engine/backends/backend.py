@@ -78,11 +78,11 @@ class Caps:
     def lacks(self, spec: AttentionSpec, dtype: torch.dtype) -> str | None:
         """What keeps it from computing this; None: nothing does."""
         windowed = self.left_window if spec.causal else self.window
-        sides = "causal attention" if spec.causal else "both sides"
+        sides = "the left" if spec.causal else "both sides"
         faults = {
             f"no head dim {spec.head_dim}": spec.head_dim in self.head_dims,
             f"no {str(dtype).removeprefix('torch.')}": dtype in self.dtypes,
-            f"no window of {sides}": spec.window is None or windowed,
+            f"no window to {sides}": spec.window is None or windowed,
             "no relative bias": spec.bias is None or self.bias,
             "no ALiBi": spec.alibi is None or self.alibi,
         }

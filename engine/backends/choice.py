@@ -46,7 +46,9 @@ class Preference:
 def choose(
     specs: Sequence[AttentionSpec], dtype: torch.dtype, available: Available, wanted: str = "auto"
 ) -> Preference:
-    """For all layers of a model. Looks up as few as it can: a look-up may load a library.
+    """For all layers of a model; `specs` are the very ones that they run with.
+
+    Looks up as few backends as it can, because a look-up may load a library.
 
     Raises EngineError where the wanted one cannot compute all layers, or some layer has none.
     """

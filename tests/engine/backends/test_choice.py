@@ -141,7 +141,7 @@ def test_named_backend_is_used_for_all(name: str) -> None:
         ("fa5", [spec()], "'fa5' is not known: auto, triton, fa4, varlen, flashinfer-fa3"),
         ("fa4", [spec()], "'fa4' is not installed"),
         ("flashinfer-fa3", [spec(32)], "'flashinfer-fa3' has no head dim 32, which this model"),
-        ("flashinfer-fa3", [spec(), spec(window=9)], "has no window of both sides"),
+        ("flashinfer-fa3", [spec(), spec(window=9)], "has no window to both sides"),
         ("varlen", [spec(bias=BIAS)], "has no relative bias"),
         ("varlen", [spec(alibi=SLOPES)], "has no ALiBi"),
     ],
