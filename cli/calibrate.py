@@ -73,7 +73,7 @@ def measure_ranges(model: "LoadedModel", texts: list[str]) -> Ranges:
         ShardSize(spec.shard_tokens, GatewayConfig.max_shard_sequences),
     ):
         batch = Batch("embed", shard.input_ids, shard.lengths, shard.type_ids, shard.spans)
-        rows = finish(model.step(batch).wait().rows, spec, VectorForm())
+        rows = finish(model.engine.step(batch).wait().rows, spec, VectorForm())
         lows = np.minimum(lows, rows.min(axis=0))
         highs = np.maximum(highs, rows.max(axis=0))
     return tuple((float(low), float(high)) for low, high in zip(lows, highs, strict=True))

@@ -39,18 +39,29 @@ class Settings(BaseModel):
     admin_port: int = Field(8001, ge=0, le=65535, description="Their port; 0: a free one")
     no_auth: bool = Field(False, description="Serve beyond loopback without keys")
 
-    device: str = Field("auto", description="auto | cpu")
+    device: str = Field("auto", description="auto | cpu | cuda | cuda:N")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
         description="auto | float32 | bfloat16 | float16; auto: what the device is native in",
     )
-    kernels: Literal["auto", "onednn", "plain"] = Field(
-        "auto", description="auto | onednn | plain: the CPU's linears and attention"
+    kernels: Literal["auto", "onednn", "fused", "plain"] = Field(
+        "auto", description="auto | onednn (CPU) | fused (GPU) | plain: how layers are computed"
+    )
+    attention_backend: Literal[
+        "auto", "triton", "fa4", "flashinfer-fa3", "flashinfer-fa2", "varlen"
+    ] = Field(
+        "auto",
+        description="auto | triton | fa4 | flashinfer-fa3 | flashinfer-fa2 | varlen: on a GPU",
+    )
+    graphs: Literal["on", "off"] = Field(
+        "on", description="on | off: replay what a GPU runs often as a CUDA graph"
     )
     self_test: Literal["on", "off"] = Field(
         "on", description="on | off: compare packed with alone before serving"
     )
-    max_batch_tokens: int = Field(2_048, ge=1, description="Tokens a batch")
+    max_batch_tokens: int | None = Field(
+        None, ge=1, description="Tokens a batch; default 2,048 on a CPU, 32,768 on a GPU"
+    )
     max_batch_sequences: int = Field(512, ge=1, description="Sequences a batch")
     watchdog_s: float = Field(60.0, gt=0, description="A step longer than this ends the process")
 
@@ -90,11 +101,14 @@ class Settings(BaseModel):
     data_dir: Path = Field(
         Path("~/.local/share/florilege"), description="Default $XDG_DATA_HOME/florilege"
     )
+    cache_dir: Path = Field(
+        Path("~/.cache/florilege"), description="Default $XDG_CACHE_HOME/florilege"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug | info | warning | error"
     )
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "cache_dir")
     @classmethod
     def _expand(cls, path: Path) -> Path:
         return path.expanduser()
@@ -245,8 +259,12 @@ def _by_model(items: tuple[str, ...]) -> dict[str, str]:
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
-    home = environ.get("XDG_DATA_HOME")
-    return {"data_dir": Path(home) / "florilege"} if home else {}
+    homes = {"data_dir": "XDG_DATA_HOME", "cache_dir": "XDG_CACHE_HOME"}
+    return {
+        name: Path(home) / "florilege"
+        for name, variable in homes.items()
+        if (home := environ.get(variable))
+    }
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -90,16 +90,13 @@ async def build_embedded(
     names = _names([model.spec for model in models])
     settings.check_models(names)
     transport = MemoryTransport()
-    config = WorkerConfig(
-        max_batch_tokens=settings.max_batch_tokens,
-        max_batch_sequences=settings.max_batch_sequences,
-    )
+    config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
     metrics = observers.metrics
     workers = [Worker(model, transport, thread, config, metrics) for model in models]
     for model in models:
         metrics.prime(model.spec.id)
-        device = str(model.spec.runtime.get("device", ""))
-        metrics.model_info.labels(model.spec.id, model.spec.dtype, device).set(1)
+        runtime = [str(model.spec.runtime.get(key, "")) for key in ("device", "attention")]
+        metrics.model_info.labels(model.spec.id, model.spec.dtype, *runtime).set(1)
         ranks = (model.spec.runtime.get("self_test") or {}).get("ranks_known_pair")
         metrics.misranked_known_pair.labels(model.spec.id).set(ranks is False)
     gateway = Gateway(transport, gateway_config(settings), metrics)
@@ -148,6 +145,9 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
         dtype=settings.dtype,
         kernels=settings.kernels,
         max_batch_tokens=settings.max_batch_tokens,
+        attention_backend=settings.attention_backend,
+        graphs=settings.graphs == "on",
+        graph_cache=settings.cache_dir / "graphs.json",
     )
     engine = Engine.load(spec, files, config)
     if settings.self_test == "on":
@@ -160,10 +160,10 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
     spec = replace(
         spec,
         dtype=engine.dtype,
-        shard_tokens=settings.max_batch_tokens,
+        shard_tokens=engine.shard_tokens,
         runtime=engine.runtime,
     )
-    return LoadedModel(spec, engine.step, tokenizer_json, frozenset(engine.kinds))
+    return LoadedModel(spec, engine, tokenizer_json)
 
 
 def _known_pairs(spec: ModelSpec, tokenizer: TextTokenizer) -> "list[Batch]":

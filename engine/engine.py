@@ -28,6 +28,9 @@ from engine.weights import Weights
 
 __all__ = ["Engine", "EngineConfig"]
 
+# A quarter of a batch: jobs of several requests share one, and one request several devices.
+_DEVICE_SHARD_TOKENS = 8192
+
 
 class Engine:
     """One model on one device. `step` is for one thread at a time."""
@@ -35,7 +38,7 @@ class Engine:
     def __init__(self, spec: ModelSpec, runtime: Runtime, model: Model, runner: Runner) -> None:
         self.spec = spec
         self.device, self.dtype = runtime.device_name, runtime.dtype
-        self._kernels = runtime.kernels
+        self._kernels, self._max_batch_tokens = runtime.kernels, runtime.max_batch_tokens
         self._model, self._runner = model, runner
         self._self_test: SelfTest | None = None
 
@@ -103,6 +106,18 @@ class Engine:
         self._runner.close()
 
     @property
+    def max_batch_tokens(self) -> int:
+        """What a batch should hold at most; a longer sequence runs alone."""
+        return self._max_batch_tokens
+
+    @property
+    def shard_tokens(self) -> int:
+        """What a job should hold at most, so that several workers share a large request."""
+        if self.device == "cpu":
+            return self._max_batch_tokens
+        return min(self._max_batch_tokens, _DEVICE_SHARD_TOKENS)
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """What the model answers: what a batch may ask for."""
         return tuple(self._model.heads)
@@ -158,7 +173,7 @@ def _runner(spec: ModelSpec, runtime: Runtime, model: Model, config: EngineConfi
     return DeviceRunner(
         Equipment(runtime.device, kernels, attention),
         model,
-        DeviceConfig(config.max_batch_tokens, config.graphs, hot_list),
+        DeviceConfig(runtime.max_batch_tokens, config.graphs, hot_list),
     )
 
 

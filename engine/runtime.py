@@ -21,12 +21,17 @@ _DTYPES = {
 }
 
 
+_CPU_BATCH_TOKENS, _DEVICE_BATCH_TOKENS = 2048, 32_768
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     device: str = "auto"  # auto | cpu | cuda | cuda:N
     dtype: str = "auto"  # auto | float32 | bfloat16 | float16, the last on a GPU
     kernels: str = "auto"  # auto | onednn | plain on a CPU, auto | fused | plain on a GPU
-    max_batch_tokens: int = 2048  # what kernels are laid out for; a longer sequence runs alone
+    # What kernels are laid out for; a longer sequence runs alone. None: 2,048 on a CPU, 32,768 on a
+    # GPU.
+    max_batch_tokens: int | None = None
     attention_backend: str = "auto"  # of a GPU: auto, or a name of engine.backends
     graphs: bool = True  # of a GPU: capture what is launched often
     graph_cache: Path | None = None  # where configurations that were hot are remembered
@@ -36,6 +41,7 @@ class EngineConfig:
 class Runtime:
     dtype: str
     kernels: Kernels
+    max_batch_tokens: int
     device: Device | None = None  # None: the CPU
 
     @property
@@ -52,7 +58,8 @@ def settle(config: EngineConfig, device: Device | None = None) -> Runtime:
     if device is not None:
         return _settle_on(device, config)
     dtype = _cpu_dtype(config.dtype)
-    return Runtime(dtype, _cpu_kernels(config, _DTYPES[dtype]))
+    tokens = config.max_batch_tokens or _CPU_BATCH_TOKENS
+    return Runtime(dtype, _cpu_kernels(config, _DTYPES[dtype], tokens), tokens)
 
 
 def _open(name: str) -> Device | None:
@@ -76,20 +83,23 @@ def _settle_on(device: Device, config: EngineConfig) -> Runtime:
     dtype = "bfloat16" if config.dtype == "auto" else config.dtype
     if dtype not in _DTYPES:
         raise EngineError(f"dtype {dtype!r} is not known: auto, {', '.join(_DTYPES)}")
-    if config.kernels == "plain":
-        return Runtime(dtype, ragged_kernels(_DTYPES[dtype], device.place), device)
-    if config.kernels not in ("auto", "fused"):
-        raise EngineError(
-            f"kernels {config.kernels!r} are not for {device.name}: auto, fused or plain"
-        )
+    kernels = _device_kernels(config.kernels, _DTYPES[dtype], device)
+    return Runtime(dtype, kernels, config.max_batch_tokens or _DEVICE_BATCH_TOKENS, device)
+
+
+def _device_kernels(wanted: str, dtype: torch.dtype, device: Device) -> Kernels:
+    if wanted == "plain":
+        return ragged_kernels(dtype, device.place)
+    if wanted not in ("auto", "fused"):
+        raise EngineError(f"kernels {wanted!r} are not for {device.name}: auto, fused or plain")
     try:
         from engine.fused_kernels import fused_kernels
     except ImportError as error:
-        if config.kernels == "fused":
+        if wanted == "fused":
             raise EngineError(f"kernels 'fused' need triton: {error}") from error
         logger.warning("plain kernels, which are slower, as triton is not installed: %s", error)
-        return Runtime(dtype, ragged_kernels(_DTYPES[dtype], device.place), device)
-    return Runtime(dtype, fused_kernels(_DTYPES[dtype], device.place), device)
+        return ragged_kernels(dtype, device.place)
+    return fused_kernels(dtype, device.place)
 
 
 def _cpu_dtype(wanted: str) -> str:
@@ -109,14 +119,14 @@ def _computes_bfloat16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-def _cpu_kernels(config: EngineConfig, dtype: torch.dtype) -> Kernels:
+def _cpu_kernels(config: EngineConfig, dtype: torch.dtype, max_tokens: int) -> Kernels:
     if config.kernels == "plain":
         return plain_kernels(dtype)
     if config.kernels not in ("auto", "onednn"):
         raise EngineError(f"kernels {config.kernels!r} are not known: auto, onednn or plain")
     fault = onednn_fault(dtype)
     if fault is None:
-        return onednn_kernels(dtype, config.max_batch_tokens)
+        return onednn_kernels(dtype, max_tokens)
     if config.kernels == "onednn":
         raise EngineError(f"kernels 'onednn' cannot be used: {fault}")
     logger.warning("plain kernels, which are slower, in place of onednn: %s", fault)

@@ -53,6 +53,28 @@ class Metrics:
         self.expired = self._counter("expired", "Jobs past their deadline", ("model",))
         self.cancelled = self._counter("cancelled", "Jobs nobody waits for", ("model",))
         self.batch_bisect = self._counter("batch_bisect", "Batches split on failure", ("model",))
+        self.oom = self._counter("oom", "Batches the device's memory was too small for", ("model",))
+        self.batch_budget_tokens = self._gauge(
+            "batch_budget_tokens", "Tokens a batch may hold, less after oom", ("model",)
+        )
+        self.graph_replays = self._counter(
+            "graph_replays", "Steps replayed, by padded tokens", ("model", "bucket")
+        )
+        self.graph_misses = self._counter(
+            "graph_misses", "Steps an accelerator ran without a graph", ("model",)
+        )
+        self.graph_captures = self._counter("graph_captures", "Graphs captured", ("model",))
+        self.graph_capture_failures = self._counter(
+            "graph_capture_failures", "Captures that failed", ("model",)
+        )
+        self.graphs = self._gauge("graphs", "Graphs that can be replayed", ("model",))
+        self.graph_bytes = self._gauge("graph_bytes", "Device memory of graphs", ("model",))
+        self.device_used_bytes = self._gauge(
+            "device_used_bytes", "Memory of the model's accelerator in use, by anyone", ("model",)
+        )
+        self.device_total_bytes = self._gauge(
+            "device_total_bytes", "Memory of the model's accelerator", ("model",)
+        )
         self.non_finite = self._counter("non_finite", "Rows with NaN or infinity", ("model",))
         self.build_info = self._gauge("build_info", "Always 1", ("version",))
         self.misranked_known_pair = self._gauge(
@@ -60,7 +82,9 @@ class Metrics:
             "1: a reranker that put a known pair in the wrong order",
             ("model",),
         )
-        self.model_info = self._gauge("model_info", "Always 1", ("model", "dtype", "device"))
+        self.model_info = self._gauge(
+            "model_info", "Always 1", ("model", "dtype", "device", "attention")
+        )
 
     def prime(self, model: str) -> None:
         """Create the series of a model at zero, so that rate() sees the first failure."""
@@ -74,7 +98,8 @@ class Metrics:
         for metric in (
             *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
             *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
-            self.truncated_inputs,
+            *(self.truncated_inputs, self.oom, self.graph_misses, self.graph_captures),
+            self.graph_capture_failures,
         ):
             metric.labels(model)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch import Batch
-from engine.lazy import ResolvedTensor, StepOutput
+from engine.lazy import DeviceStats, ResolvedTensor, StepOutput
 
 BAD_ID = 666  # a step that holds it raises
 NAN_ID = 667  # its row is not finite
@@ -17,8 +17,14 @@ EXIT_ID = 668  # ends the engine's thread
 class FakeEngine:
     """Row of a sequence = (sum of its ids, its length, first id, sum of its type ids)."""
 
-    def __init__(self) -> None:
+    kinds = ("embed", "score")
+
+    def __init__(self, max_batch_tokens: int = 100) -> None:
+        self.max_batch_tokens = max_batch_tokens
         self.batches: list[Batch] = []
+        self.device_stats: DeviceStats | None = None
+        self.idle_pieces = 0  # of idle work that are left
+        self.closed = False
         self.gate = threading.Event()
         self.gate.set()
         self.bad_row: Callable[[NDArray[np.int32]], bool] = lambda ids: NAN_ID in ids
@@ -31,6 +37,16 @@ class FakeEngine:
         if BAD_ID in batch.input_ids:
             raise RuntimeError("a poisonous token")
         return ResolvedTensor(self._output(batch))
+
+    def idle(self) -> bool:
+        self.idle_pieces -= self.idle_pieces > 0
+        return self.idle_pieces > 0
+
+    def stats(self) -> DeviceStats | None:
+        return self.device_stats
+
+    def close(self) -> None:
+        self.closed = True
 
     def _output(self, batch: Batch) -> StepOutput:
         types = np.zeros(batch.tokens, np.uint8) if batch.type_ids is None else batch.type_ids

@@ -75,16 +75,16 @@ class FakeService:
     """A running app. `client` speaks HTTP to it."""
 
     def __init__(self, specs: tuple[ModelSpec, ...], config: GatewayConfig) -> None:
-        self.engine = FakeEngine()
+        self.engine = FakeEngine(max_batch_tokens=64)
         self.transport = MemoryTransport()
         self.metrics = Metrics()
         self.health = Health()
         self.authenticator = Authenticator()
         self.thread = EngineThread(watchdog_s=30)
-        worker_config = WorkerConfig(max_batch_tokens=64, receive_wait_s=0.01)
+        worker_config = WorkerConfig(receive_wait_s=0.01)
         self.workers = [
             Worker(
-                LoadedModel(spec, self.engine.step, TOKENIZER),
+                LoadedModel(spec, self.engine, TOKENIZER),
                 self.transport,
                 self.thread,
                 worker_config,

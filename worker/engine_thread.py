@@ -7,10 +7,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.batch import Batch
+from engine.errors import DeviceLost
 from engine.lazy import LazyTensor, StepOutput
 
 Step = Callable[[Batch], LazyTensor]
+IdleWork = Callable[[], bool]  # False: nothing is left to do
 Result = TypeVar("Result")
+
+
+# How long no work has to come until the thread is idle: a client's next request comes sooner.
+_IDLE_AFTER_S = 0.02
 
 
 class EngineDied(Exception):
@@ -20,13 +26,15 @@ class EngineDied(Exception):
 class EngineThread:
     """Runs the steps of every model of this process, first come first served.
 
-    `died` resolves with the reason when the thread ends (SystemExit inside a step) or when no step
-    has finished for `watchdog_s` although one is due (a step that blocks for ever). The thread is a
-    daemon: a blocked step must not hold up the exit of the process.
+    `died` resolves with the reason when the thread ends (SystemExit inside a step), when the device
+    is lost, or when no step has finished for `watchdog_s` although one is due (a step that blocks
+    for ever). The thread is a daemon: a blocked step must not hold up the exit of the process.
     """
 
-    def __init__(self, watchdog_s: float) -> None:
+    def __init__(self, watchdog_s: float, idle_after_s: float = _IDLE_AFTER_S) -> None:
         self.watchdog_s = watchdog_s
+        self._idle_after_s = idle_after_s
+        self._idle_work: list[IdleWork] = []
         self._loop = asyncio.get_running_loop()
         self.died: asyncio.Future[str] = self._loop.create_future()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -63,11 +71,20 @@ class EngineThread:
         Raises:
             EngineDied: the thread is gone. Any other exception is the work's own.
         """
+        if self.died.done():
+            raise EngineDied(self.died.result())
         answer: asyncio.Future[Result] = self._loop.create_future()
         self._calls.add(answer)
         answer.add_done_callback(self._calls.discard)
         self._work.put(lambda: self._run_call(work, answer))
         return await answer
+
+    def when_idle(self, work: IdleWork) -> None:
+        """Do pieces of `work` while no step waits, until nothing is left, and again after steps.
+
+        A piece delays a step that comes meanwhile, so it should take milliseconds.
+        """
+        self._work.put(lambda: self._idle_work.append(work))
 
     def declare_dead(self, reason: str) -> None:
         """Give up on the engine, once: every step still waiting raises EngineDied."""
@@ -84,17 +101,37 @@ class EngineThread:
             self.died.cancel()
 
     def _serve(self) -> None:
-        reason = "the engine's thread was stopped"
+        reason, idle = "the engine's thread was stopped", False
         try:
-            while (work := self._work.get()) is not None:
+            while True:
+                try:
+                    work = self._work.get(timeout=self._idle_after_s if idle else None)
+                except queue.Empty:
+                    idle = self._be_idle()
+                    continue
+                if work is None:
+                    break
                 work()
+                idle = bool(self._idle_work)
         except BaseException as error:  # SystemExit and the like: whatever it was, the thread ends
             reason = f"the engine's thread ended with {type(error).__name__}"
         self._post(self.declare_dead, reason)
 
+    def _be_idle(self) -> bool:
+        """Whether there is more to do of it."""
+        if self._running:  # what runs behind the step has the device
+            return True
+        try:
+            return any([work() for work in self._idle_work])  # noqa: C419 - a piece of each
+        except DeviceLost as error:
+            self._post(self.declare_dead, f"the device is lost: {error}")
+            return False
+
     def _run_step(self, step: Step, batch: Batch, answer: asyncio.Future[StepOutput]) -> None:
         try:
             lazy = step(batch)
+        except DeviceLost as error:
+            self._post(self.declare_dead, f"the device is lost: {error}")
         except Exception as error:
             self._post(_fail, answer, error)
         else:
@@ -111,6 +148,8 @@ class EngineThread:
     def _resolve(self, answer: asyncio.Future[StepOutput], lazy: LazyTensor) -> None:
         try:
             output = lazy.wait()
+        except DeviceLost as error:
+            self._post(self.declare_dead, f"the device is lost: {error}")
         except Exception as error:
             self._post(_fail, answer, error)
         else:

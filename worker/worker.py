@@ -2,40 +2,61 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkpoint.spec import ModelSpec
 from engine.batch import Batch
+from engine.lazy import DeviceStats, LazyTensor, StepOutput
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from transport.messages import Job, JobError, JobResult
 from transport.protocols import Announcement, Delivery, JobConsumer
 from worker.batcher import BatchLimits, take_batch
-from worker.engine_thread import EngineDied, EngineThread, Step
+from worker.device_metrics import DeviceMetrics
+from worker.engine_thread import EngineDied, EngineThread
 from worker.isolation import BatchOutput, run_isolated
 from worker.throughput import Throughput
+
+_LEAST_BATCH_TOKENS = 512  # one text, for most models: less memory than that serves nobody
 
 
 @dataclass(frozen=True)
 class WorkerConfig:
     name: str = "embedded"
-    max_batch_tokens: int = 2_048
     max_batch_sequences: int = 512
     steps_in_flight: int = 2  # one runs, one waits: the device never idles between them
     receive_wait_s: float = 0.5  # bounds how long a drain waits for an empty queue
     heartbeat_s: float = 2.0
 
 
+class ModelEngine(Protocol):
+    """What a worker needs of `engine.Engine`."""
+
+    @property
+    def kinds(self) -> Collection[str]: ...
+
+    @property
+    def max_batch_tokens(self) -> int: ...
+
+    def step(self, batch: Batch) -> LazyTensor: ...
+
+    def idle(self) -> bool: ...
+
+    def stats(self) -> DeviceStats | None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
     spec: ModelSpec
-    step: Step
+    engine: ModelEngine
     tokenizer_json: bytes
-    kinds: frozenset[str] = frozenset({"embed", "score"})  # of jobs that the engine answers
 
 
 class Worker:
@@ -54,13 +75,16 @@ class Worker:
         self._thread = thread
         self._config = config
         self._metrics = metrics
-        self._limits = BatchLimits(config.max_batch_tokens, config.max_batch_sequences)
-        self._throughput = Throughput(config.max_batch_tokens)
+        self._limits = BatchLimits(model.engine.max_batch_tokens, config.max_batch_sequences)
+        self._throughput = Throughput(model.engine.max_batch_tokens)
+        self._device_metrics = DeviceMetrics(metrics, model.spec.id)
         self._room = asyncio.Semaphore(config.steps_in_flight)
         self._pending: list[Delivery] = []  # received, not yet in a batch
         self._batches: set[asyncio.Task[None]] = set()
         self._draining = False
         self._measured = asyncio.Event()
+        thread.when_idle(model.engine.idle)
+        metrics.batch_budget_tokens.labels(model.spec.id).set(model.engine.max_batch_tokens)
 
     async def run(self) -> None:
         """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
@@ -76,6 +100,8 @@ class Worker:
                 self._batches.add(task)
                 task.add_done_callback(self._forget)
             await asyncio.gather(*self._batches, return_exceptions=True)
+            with contextlib.suppress(EngineDied):
+                await self._thread.call(self._model.engine.close)
         finally:
             heartbeat.cancel()
 
@@ -91,7 +117,7 @@ class Worker:
             self._thread.declare_dead(f"a batch was lost to {type(error).__name__}")
 
     async def _next_batch(self) -> list[Delivery]:
-        free_tokens = self._config.max_batch_tokens - sum(d.job.tokens for d in self._pending)
+        free_tokens = self._limits.max_batch_tokens - sum(d.job.tokens for d in self._pending)
         if free_tokens > 0 and not self._draining:
             wait_s = 0.0 if self._pending else self._config.receive_wait_s
             self._pending += await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
@@ -108,7 +134,7 @@ class Worker:
             if delivery.deadline_s <= now_s:
                 self._metrics.expired.labels(name).inc()
                 await self._consumer.complete(delivery, JobError("deadline"))
-            elif delivery.job.kind not in self._model.kinds:
+            elif delivery.job.kind not in self._model.engine.kinds:
                 await self._consumer.complete(delivery, JobError("invalid"))
             else:
                 runnable.append(delivery)
@@ -120,14 +146,17 @@ class Worker:
         started_s = asyncio.get_running_loop().time()
         try:
             batch = _pack(deliveries)
-            output = await run_isolated(
-                batch, lambda part: self._thread.run(self._model.step, part)
-            )
+            output = await run_isolated(batch, self._run_step)
         except EngineDied:
             return  # whoever supervises answers, or redelivers
         finally:
             self._room.release()
         await self._complete(deliveries, batch, output, started_s)
+
+    async def _run_step(self, batch: Batch) -> StepOutput:
+        output = await self._thread.run(self._model.engine.step, batch)
+        self._device_metrics.count_step(batch.tokens + output.padded_tokens, output.launch)
+        return output
 
     async def _complete(
         self,
@@ -174,6 +203,9 @@ class Worker:
         self._metrics.batch_tokens.labels(name).observe(batch.tokens + output.padded_tokens)
         self._metrics.batch_size.labels(name).observe(batch.sequences)
         self._metrics.padding_tokens.labels(name).inc(output.padded_tokens)
+        if output.least_too_large is not None:
+            self._metrics.oom.labels(name).inc()
+            self._shrink(output.least_too_large)
         if output.steps > 1:
             self._metrics.batch_bisect.labels(name).inc()
         elif self._throughput.add(batch.tokens, output.infer_s):
@@ -183,8 +215,23 @@ class Worker:
         if output.failed:
             get_logger().error("sequences_failed", model=name, count=len(output.failed))
 
+    def _shrink(self, too_large: int) -> None:
+        """Batches of half of what memory was too small for: whoever else uses it is here to stay.
+
+        A larger job still runs, and is split again.
+        """
+        tokens = min(self._limits.max_batch_tokens, max(_LEAST_BATCH_TOKENS, too_large // 2))
+        if tokens < self._limits.max_batch_tokens:
+            self._limits = replace(self._limits, max_batch_tokens=tokens)
+            self._throughput = Throughput(tokens)
+            self._metrics.batch_budget_tokens.labels(self._model.spec.id).set(tokens)
+            get_logger().warning(
+                "batches_shrunk", model=self._model.spec.id, max_batch_tokens=tokens
+            )
+
     async def _heartbeat(self) -> None:
         while True:
+            self._device_metrics.set_stats(self._model.engine.stats())
             await self.announce()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.heartbeat_s):

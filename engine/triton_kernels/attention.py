@@ -44,12 +44,12 @@ def ragged_attention(
         ragged.tiles,
         spec.bias,
         spec.alibi,
-        qkv.stride(0),
-        out.stride(0),
         spec.scale,
         HEADS=spec.heads,
         KV_HEADS=spec.kv_heads,
         HEAD_DIM=spec.head_dim,
+        QKV_STRIDE=qkv.stride(0),
+        OUT_STRIDE=out.stride(0),
         COLUMNS=max(16, triton.next_power_of_2(spec.head_dim)),
         CAUSAL=spec.causal,
         WINDOW=-1 if spec.window is None else spec.window,
@@ -71,12 +71,12 @@ def _attend(
     tiles,
     bias,  # [HEADS, 2 · REACH + 1], or None
     alibi,  # [HEADS], or None
-    qkv_stride,
-    out_stride,
     scale,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    QKV_STRIDE: tl.constexpr,
+    OUT_STRIDE: tl.constexpr,
     COLUMNS: tl.constexpr,  # the power of two that HEAD_DIM fits in
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,  # -1: none
@@ -95,9 +95,9 @@ def _attend(
     end = tl.minimum(row + BLOCK_M, tokens)
 
     kv_head = head // (HEADS // KV_HEADS)
-    first_q = qkv + (start + row).to(tl.int64) * qkv_stride + head * HEAD_DIM
-    q = _load(first_q, qkv_stride, end - row, HEAD_DIM, COLUMNS, BLOCK_M, True)  # [M, D]
-    keys = qkv + start.to(tl.int64) * qkv_stride + (HEADS + kv_head) * HEAD_DIM
+    first_q = qkv + (start + row).to(tl.int64) * QKV_STRIDE + head * HEAD_DIM
+    q = _load(first_q, end - row, QKV_STRIDE, HEAD_DIM, COLUMNS, BLOCK_M, True)  # [M, D]
+    keys = qkv + start.to(tl.int64) * QKV_STRIDE + (HEADS + kv_head) * HEAD_DIM
     values = keys + KV_HEADS * HEAD_DIM
     head_bias = None
     slope = None
@@ -131,28 +131,28 @@ def _attend(
         full_first = last
     if WINDOW >= 0:
         attended, total, peak = _attend_to(
-            attended, total, peak, q, keys, values, qkv_stride, head_bias, slope, scale,
+            attended, total, peak, q, keys, values, head_bias, slope, scale,
             row, tokens, first, full_first,
-            HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, True,
+            QKV_STRIDE, HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, True,
         )  # fmt: skip
     if not NARROW:
         attended, total, peak = _attend_to(
-            attended, total, peak, q, keys, values, qkv_stride, head_bias, slope, scale,
+            attended, total, peak, q, keys, values, head_bias, slope, scale,
             row, tokens, full_first, full_last,
-            HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, False,
+            QKV_STRIDE, HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, False,
         )  # fmt: skip
         attended, total, peak = _attend_to(
-            attended, total, peak, q, keys, values, qkv_stride, head_bias, slope, scale,
+            attended, total, peak, q, keys, values, head_bias, slope, scale,
             row, tokens, full_last, last,
-            HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, True,
+            QKV_STRIDE, HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, True,
         )  # fmt: skip
 
     rows = tl.arange(0, BLOCK_M)
     columns = tl.arange(0, COLUMNS)
-    first_out = out + (start + row).to(tl.int64) * out_stride + head * HEAD_DIM
+    first_out = out + (start + row).to(tl.int64) * OUT_STRIDE + head * HEAD_DIM
     attended = attended / tl.maximum(total, 1e-30)[:, None]  # rows from `end` on may see nothing
     tl.store(
-        first_out + rows[:, None] * out_stride + columns[None, :],
+        first_out + rows[:, None] * OUT_STRIDE + columns[None, :],
         attended.to(out.dtype.element_ty),
         mask=(rows < end - row)[:, None] & (columns < HEAD_DIM)[None, :],
     )
@@ -166,7 +166,6 @@ def _attend_to(
     q,  # [M, D]
     keys,
     values,
-    stride,
     bias,
     slope,
     scale,
@@ -174,6 +173,7 @@ def _attend_to(
     tokens,
     first,
     last,
+    STRIDE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     COLUMNS: tl.constexpr,
     CAUSAL: tl.constexpr,
@@ -186,8 +186,8 @@ def _attend_to(
     """Add the keys from `first` to `last`; not MASKED: whole blocks that all rows see."""
     power = scale * _LOG2_E
     for key in tl.range(first, last, BLOCK_N):
-        offset = tl.cast(key, tl.int64) * stride
-        k = _load(keys + offset, stride, tokens - key, HEAD_DIM, COLUMNS, BLOCK_N, MASKED)
+        offset = tl.cast(key, tl.int64) * STRIDE
+        k = _load(keys + offset, tokens - key, STRIDE, HEAD_DIM, COLUMNS, BLOCK_N, MASKED)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")  # [M, N]
         distance = (key - row + tl.arange(0, BLOCK_N))[None, :] - tl.arange(0, BLOCK_M)[:, None]
         if bias is not None:
@@ -202,7 +202,7 @@ def _attend_to(
         new_peak = tl.maximum(peak, tl.max(scores, 1) * power)
         p = tl.exp2(scores * power - new_peak[:, None])
         shrink = tl.exp2(peak - new_peak)
-        v = _load(values + offset, stride, tokens - key, HEAD_DIM, COLUMNS, BLOCK_N, MASKED)
+        v = _load(values + offset, tokens - key, STRIDE, HEAD_DIM, COLUMNS, BLOCK_N, MASKED)
         attended = tl.dot(p.to(v.dtype), v, attended * shrink[:, None], input_precision="ieee")
         total = total * shrink + tl.sum(p, 1)
         peak = new_peak
@@ -226,8 +226,8 @@ def _seen(distance, left, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BLOCK_N: t
 @triton.jit
 def _load(
     pointer,
-    stride,
     left,
+    STRIDE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -236,7 +236,7 @@ def _load(
     """[BLOCK, COLUMNS]: rows of one head, zeros from row `left` on."""
     rows = tl.arange(0, BLOCK)
     columns = tl.arange(0, COLUMNS)
-    pointers = pointer + rows[:, None] * stride + columns[None, :]
+    pointers = pointer + rows[:, None] * STRIDE + columns[None, :]
     if MASKED:
         mask = (rows < left)[:, None] & (columns < HEAD_DIM)[None, :]
         block = tl.load(pointers, mask=mask, other=0.0)

@@ -37,6 +37,7 @@ def embed(
         H=width,
         BLOCK=block,
         num_warps=warps,
+        enable_fp_fusion=True,
     )
     return out
 

@@ -19,6 +19,7 @@ def finish(rows: Tensor, out: Tensor) -> None:
         D=width,
         BLOCK=block,
         num_warps=min(max(block // 256, 1), 8),
+        enable_fp_fusion=True,
     )
 
 

@@ -23,6 +23,7 @@ def gate(gate_up: Tensor, hidden_act: str) -> Tensor:
         ACT=hidden_act,
         BLOCK=block,
         num_warps=max(block // 256, 1),
+        enable_fp_fusion=True,
     )
     return out
 

@@ -36,6 +36,7 @@ def join(branch: Tensor, hidden: Tensor, norms: JoinNorms) -> tuple[Tensor, Tens
         H=width,
         BLOCK=block,
         num_warps=warps,
+        enable_fp_fusion=True,
     )
     return branch, branch if entered is None else entered
 

@@ -40,6 +40,7 @@ def linear(
         COLUMNS=tile.columns,
         DEPTH=tile.depth,
         num_warps=tile.warps,
+        enable_fp_fusion=True,
         num_stages=tile.stages,
     )
     return out

@@ -16,7 +16,15 @@ def normed(x: Tensor, norm: Norm) -> Tensor:
     out = torch.empty(tokens, width, dtype=x.dtype, device=x.device)
     block, warps = row_block(width)
     _normed_kernel[(tokens,)](
-        x, out, *norm_arguments(norm), x.stride(0), width, norm.rms, block, num_warps=warps
+        x,
+        out,
+        *norm_arguments(norm),
+        x.stride(0),
+        width,
+        norm.rms,
+        block,
+        num_warps=warps,
+        enable_fp_fusion=True,
     )
     return out
 

@@ -53,6 +53,7 @@ def _pool_ends(
         H=width,
         BLOCK=block,
         num_warps=warps,
+        enable_fp_fusion=True,
     )
     return rows
 
@@ -72,6 +73,7 @@ def _pool_all(hidden: Tensor, segments: Segments, pooling: Pooling) -> Tensor:
         ROWS=_ROWS,
         COLUMNS=_COLUMNS,
         num_warps=8,
+        enable_fp_fusion=True,
     )
     return rows
 

@@ -38,6 +38,7 @@ def turn_(
         HEADS=heads,
         HALF_BLOCK=half_block,
         num_warps=min(max(heads * half_block // 256, 1), 4),
+        enable_fp_fusion=True,
     )
 
 

@@ -21,14 +21,14 @@ WaitUntil = Callable[..., Awaitable[None]]
 class Running:
     """A worker and all that it stands between."""
 
-    def __init__(self, **config: object) -> None:
-        self.engine = FakeEngine()
+    def __init__(self, max_batch_tokens: int = 100, **config: object) -> None:
+        self.engine = FakeEngine(max_batch_tokens)
         self.transport = MemoryTransport()
         self.metrics = Metrics()
         self.thread = EngineThread(watchdog_s=0.2)
-        values = {"max_batch_tokens": 100, "receive_wait_s": 0.01} | config
+        values = {"receive_wait_s": 0.01} | config
         self.worker = Worker(
-            LoadedModel(make_spec(), self.engine.step, b"{}"),
+            LoadedModel(make_spec(), self.engine, b"{}"),
             self.transport,
             self.thread,
             WorkerConfig(**values),  # type: ignore[arg-type]
