@@ -9,12 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, Lock, get_ident
 
+import pytest
 import torch
+from reference_attention import ReferenceAttention
 from torch import Tensor
 
 from engine.device.device import Event
 
 Work = Callable[[], None]
+
+
+def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every engine that is loaded from now on runs on such a device, by reference attention."""
+    monkeypatch.setattr("engine.runtime._open", lambda _: SimulatedDevice())
+    monkeypatch.setattr("engine.runtime._DEVICE_BATCH_TOKENS", 4096)  # it is a CPU, after all
+    monkeypatch.setattr("engine.engine.Installed", lambda _: {"triton": ReferenceAttention()})
 
 
 class SimulatedDevice:

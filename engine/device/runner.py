@@ -138,11 +138,12 @@ class DeviceRunner:
         return lazy
 
     def _configure(self, batch: Batch) -> tuple[Configuration, bool]:
-        if batch.tokens > self._program.max_tokens:
-            raise EngineError(
-                f"a batch has {batch.tokens} tokens; steps have {self._program.max_tokens} at most"
-            )
-        rows = batch.sequences if batch.spans is None else max(batch.sequences, len(batch.spans))
+        rows = batch.sequences if batch.spans is None else len(batch.spans)
+        for count, what in ((batch.tokens, "tokens"), (rows, "spans")):
+            if count > self._program.max_tokens:  # spans overlap where they are more than tokens
+                raise EngineError(
+                    f"a batch has {count} {what}; steps have {self._program.max_tokens} at most"
+                )
         bound = int(batch.lengths.max()) if self._attention.bakes_max_seqlen else 0
         return self._graphs.configure(batch.kind, batch.tokens, rows, bound)
 

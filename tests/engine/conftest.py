@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulated_device import simulate
 from tokenizers import Tokenizer
 
 from checkpoint.spec import ModelFiles, ModelSpec, Module
 from engine.engine import Engine, EngineConfig
+from engine.runtime import settle
 
 Encode = Callable[[Sequence[str]], list[np.ndarray]]
 
@@ -49,15 +51,15 @@ def minilm(minilm_directory: Path) -> tuple[ModelSpec, ModelFiles]:
 
 @pytest.fixture(scope="session")
 def load_minilm(minilm: tuple[ModelSpec, ModelFiles]) -> Callable[[str, str], Engine]:
-    """One engine for each (dtype, kernels)."""
-    engines: dict[tuple[str, str], Engine] = {}
+    """One engine for each dtype, kernels and device."""
+    engines: dict[tuple[str, str, str], Engine] = {}
 
     def load(dtype: str, kernels: str) -> Engine:
-        if (dtype, kernels) not in engines:
-            engines[dtype, kernels] = Engine.load(
-                *minilm, EngineConfig(dtype=dtype, kernels=kernels)
-            )
-        return engines[dtype, kernels]
+        config = EngineConfig(dtype=dtype, kernels=kernels)
+        key = dtype, kernels, settle(config).device_name
+        if key not in engines:
+            engines[key] = Engine.load(*minilm, config)
+        return engines[key]
 
     return load
 
@@ -75,6 +77,10 @@ def encode(minilm_directory: Path) -> Encode:
     return encode
 
 
-@pytest.fixture(params=["plain", "onednn"])
-def kernels(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["plain", "onednn", "device"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a CPU, and plain ones on a device: behind them lie staging, graphs and completion."""
+    if request.param == "device":
+        simulate(monkeypatch)
+        return "plain"
     return str(request.param)

@@ -81,8 +81,8 @@ def test_broken_sequence_spoils_no_other(tmp_path: Path, kernels: str) -> None:
 
 def test_step_answers_with_float32_rows_and_its_timings(tiny_engine: Engine) -> None:
     lazy = tiny_engine.step(batch_of(random_sequences([4, 2, 9], 97)))
-    assert lazy.ready()
     output = lazy.wait()
+    assert lazy.ready()
     assert output.rows.shape == (3, 48)
     assert output.rows.dtype == np.float32
     assert output.finite.tolist() == [True, True, True]

@@ -53,7 +53,8 @@ def test_auto_dtype_is_bfloat16_where_the_cpu_computes_in_it(
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"device": "cuda"}, "device 'cuda' is not supported: auto or cpu"),
+        ({"device": "cuda"}, "device 'cuda': torch .* finds no CUDA device"),
+        ({"device": "tpu"}, "device 'tpu' is not supported: auto, cpu, cuda or cuda:N"),
         ({"dtype": "float16"}, "'float16' is not supported on a CPU: auto, float32 or bfloat16"),
         ({"dtype": "int8"}, "dtype 'int8' is not known"),
         ({"kernels": "triton"}, "kernels 'triton' are not known"),
