@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch import Batch
+from engine.errors import DeviceLost, OutOfMemory
 from engine.lazy import DeviceStats, ResolvedTensor, StepOutput
 
 BAD_ID = 666  # a step that holds it raises
@@ -22,6 +24,9 @@ class FakeEngine:
     def __init__(self, max_batch_tokens: int = 100) -> None:
         self.max_batch_tokens = max_batch_tokens
         self.batches: list[Batch] = []
+        self.memory_tokens = 1 << 30  # a larger batch runs out of memory
+        self.lost = False  # the device
+        self.launch: Literal["replay", "eager"] | None = None  # None: a CPU
         self.device_stats: DeviceStats | None = None
         self.idle_pieces = 0  # of idle work that are left
         self.closed = False
@@ -32,6 +37,10 @@ class FakeEngine:
     def step(self, batch: Batch) -> ResolvedTensor:
         self.batches.append(batch)
         self.gate.wait()
+        if self.lost:
+            raise DeviceLost("an illegal memory access was encountered")
+        if batch.tokens > self.memory_tokens:
+            raise OutOfMemory("CUDA out of memory")
         if EXIT_ID in batch.input_ids:
             raise SystemExit(3)
         if BAD_ID in batch.input_ids:
@@ -58,4 +67,4 @@ class FakeEngine:
             rows.append((ids.sum(), len(ids), first, types[start:end].sum()))
         array = np.array(rows, np.float32)
         finite = np.isfinite(array).all(axis=1)
-        return StepOutput(array, finite, {"infer": 0.001 * batch.tokens}, padded_tokens=1)
+        return StepOutput(array, finite, {"infer": 0.001 * batch.tokens}, 1, launch=self.launch)

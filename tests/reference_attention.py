@@ -1,5 +1,7 @@
 """A backend for a simulated device: attention by torch, sequence by sequence."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ class ReferenceAttention:
         assert inputs.cu_seqlens.diff().tolist() == inputs.staging.tolist()
         ends = inputs.cu_seqlens.tolist()
         bound = inputs.configuration.max_seqlen or inputs.configuration.tokens
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             assert end - start <= bound
             q, k, v = qkv[start:end].float().transpose(0, 1).split_with_sizes(spec.sizes)
             k, v = (heads.repeat_interleave(spec.heads // spec.kv_heads, 0) for heads in (k, v))

@@ -2,65 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-from fake_engine import BAD_ID, EXIT_ID, NAN_ID, FakeEngine
-from transport_jobs import MODEL, make_job, make_spec
+from fake_engine import BAD_ID, EXIT_ID, NAN_ID
+from running_worker import RunningWorker
+from transport_jobs import MODEL, make_job
 
-from observability.metrics import Metrics
-from transport.memory import MemoryTransport
-from transport.messages import Job, JobError, JobResult
-from worker.engine_thread import EngineThread
-from worker.worker import LoadedModel, Worker, WorkerConfig
+from transport.messages import Job, JobError
 
 WaitUntil = Callable[..., Awaitable[None]]
 
 
-class Running:
-    """A worker and all that it stands between."""
-
-    def __init__(self, max_batch_tokens: int = 100, **config: object) -> None:
-        self.engine = FakeEngine(max_batch_tokens)
-        self.transport = MemoryTransport()
-        self.metrics = Metrics()
-        self.thread = EngineThread(watchdog_s=0.2)
-        values = {"receive_wait_s": 0.01} | config
-        self.worker = Worker(
-            LoadedModel(make_spec(), self.engine, b"{}"),
-            self.transport,
-            self.thread,
-            WorkerConfig(**values),  # type: ignore[arg-type]
-            self.metrics,
-        )
-        self.task = asyncio.create_task(self.worker.run())
-
-    async def submit(self, *ids: int, **changes: object) -> JobResult:
-        array = np.asarray(ids, np.int32)
-        lengths = changes.pop("lengths", (len(ids),))
-        job = make_job(tuple(lengths), input_ids=array, **changes)  # type: ignore[arg-type]
-        return await self.transport.submit(job)
-
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(
-            f"florilege_{name}", labels | {"model": MODEL}
-        )
-
-
-@pytest.fixture
-async def running() -> AsyncIterator[Running]:
-    running = Running()
-    while MODEL not in await running.transport.models():
-        await asyncio.sleep(0)
-    yield running
-    running.engine.gate.set()
-    running.worker.drain()
-    await running.task
-    running.thread.stop()
-
-
-async def test_row_of_every_sequence_comes_back_in_order(running: Running) -> None:
+async def test_row_of_every_sequence_comes_back_in_order(running: RunningWorker) -> None:
     result = await running.submit(5, 6, 7, 9, lengths=(1, 3))
     np.testing.assert_array_equal(result.rows[:, :3], [[5, 1, 5], [22, 3, 6]])
     np.testing.assert_array_equal(result.row_offsets, [0, 1, 2])
@@ -70,7 +25,7 @@ async def test_row_of_every_sequence_comes_back_in_order(running: Running) -> No
 
 
 async def test_jobs_that_wait_share_a_batch_and_keep_their_own_rows(
-    running: Running, wait_until: WaitUntil
+    running: RunningWorker, wait_until: WaitUntil
 ) -> None:
     running.engine.gate.clear()
     first = [asyncio.create_task(running.submit(1)), asyncio.create_task(running.submit(2))]
@@ -83,14 +38,16 @@ async def test_jobs_that_wait_share_a_batch_and_keep_their_own_rows(
     assert len(running.engine.batches) <= 4
 
 
-async def test_types_reach_the_engine_even_beside_a_job_without(running: Running) -> None:
+async def test_types_reach_the_engine_even_beside_a_job_without(running: RunningWorker) -> None:
     typed = running.submit(1, 2, type_ids=np.array([0, 1], np.uint8))
     plain = running.submit(3, 4)
     results = await asyncio.gather(typed, plain)
     assert [r.rows[0, 3] for r in results] == [1, 0]
 
 
-async def test_two_steps_are_in_flight_and_no_more(running: Running, wait_until: WaitUntil) -> None:
+async def test_two_steps_are_in_flight_and_no_more(
+    running: RunningWorker, wait_until: WaitUntil
+) -> None:
     running.engine.gate.clear()
     tasks = []
     for i in range(6):
@@ -105,7 +62,7 @@ async def test_two_steps_are_in_flight_and_no_more(running: Running, wait_until:
     await asyncio.gather(*tasks)
 
 
-async def test_sequence_that_raises_fails_alone(running: Running) -> None:
+async def test_sequence_that_raises_fails_alone(running: RunningWorker) -> None:
     ids = [1, 2, 3, BAD_ID, 5, 6, 7]
     innocents = [asyncio.create_task(running.submit(i)) for i in (11, 12, 13)]
     result = await running.submit(*ids, lengths=(1,) * 7)
@@ -116,13 +73,15 @@ async def test_sequence_that_raises_fails_alone(running: Running) -> None:
     assert running.value("batch_bisect_total") == 1
 
 
-async def test_batch_in_which_every_sequence_raises_is_answered(running: Running) -> None:
+async def test_batch_in_which_every_sequence_raises_is_answered(running: RunningWorker) -> None:
     result = await running.submit(BAD_ID, BAD_ID, lengths=(1, 1))
     assert [code for _, code in result.failed] == ["engine_failed"] * 2
     assert result.rows.shape[0] == 0
 
 
-async def test_row_that_is_not_finite_fails_alone_and_is_not_run_again(running: Running) -> None:
+async def test_row_that_is_not_finite_fails_alone_and_runs_once(
+    running: RunningWorker,
+) -> None:
     result = await running.submit(1, NAN_ID, 3, lengths=(1, 1, 1))
     assert result.failed == ((1, "non_finite"),)
     assert np.isfinite(result.rows).all()
@@ -131,7 +90,7 @@ async def test_row_that_is_not_finite_fails_alone_and_is_not_run_again(running: 
 
 
 async def test_cancelled_job_never_reaches_the_engine(
-    running: Running, wait_until: WaitUntil
+    running: RunningWorker, wait_until: WaitUntil
 ) -> None:
     running.engine.gate.clear()
     busy = [asyncio.create_task(running.submit(*[i] * 90)) for i in (1, 2)]
@@ -147,7 +106,7 @@ async def test_cancelled_job_never_reaches_the_engine(
 
 
 async def test_expired_job_never_reaches_the_engine(
-    running: Running, wait_until: WaitUntil
+    running: RunningWorker, wait_until: WaitUntil
 ) -> None:
     running.engine.gate.clear()
     busy = [asyncio.create_task(running.submit(*[i] * 90)) for i in (1, 2)]
@@ -161,13 +120,13 @@ async def test_expired_job_never_reaches_the_engine(
     assert running.value("expired_total") == 1
 
 
-async def test_kind_the_engine_does_not_know_is_invalid(running: Running) -> None:
+async def test_kind_the_engine_does_not_know_is_invalid(running: RunningWorker) -> None:
     with pytest.raises(JobError, match="invalid"):
         await running.submit(1, kind="sparse")
 
 
 async def test_drain_finishes_what_was_received_and_takes_no_more(
-    running: Running, wait_until: WaitUntil
+    running: RunningWorker, wait_until: WaitUntil
 ) -> None:
     running.engine.gate.clear()
     received = [asyncio.create_task(running.submit(*[i] * 60)) for i in range(2)]
@@ -181,7 +140,7 @@ async def test_drain_finishes_what_was_received_and_takes_no_more(
     left.cancel()
 
 
-async def test_thread_that_ends_leaves_its_jobs_to_the_supervisor(running: Running) -> None:
+async def test_thread_that_ends_leaves_its_jobs_to_the_supervisor(running: RunningWorker) -> None:
     job = asyncio.create_task(running.submit(EXIT_ID))
     assert await running.thread.died == "the engine's thread ended with SystemExit"
     await asyncio.wait_for(running.task, 5)
@@ -191,7 +150,7 @@ async def test_thread_that_ends_leaves_its_jobs_to_the_supervisor(running: Runni
         await job
 
 
-async def test_step_that_never_ends_trips_the_watchdog(running: Running) -> None:
+async def test_step_that_never_ends_trips_the_watchdog(running: RunningWorker) -> None:
     running.engine.gate.clear()
     job = asyncio.create_task(running.submit(1))
     assert "no step finished" in await running.thread.died
@@ -202,7 +161,7 @@ async def test_step_that_never_ends_trips_the_watchdog(running: Running) -> None
         await job
 
 
-async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: Running) -> None:
+async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: RunningWorker) -> None:
     def broken(*_: object) -> None:
         raise KeyError
 
@@ -215,7 +174,9 @@ async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: Running)
         await job
 
 
-async def test_pause_of_the_whole_process_does_not_trip_the_watchdog(running: Running) -> None:
+async def test_pause_of_the_whole_process_does_not_trip_the_watchdog(
+    running: RunningWorker,
+) -> None:
     running.engine.gate.clear()
     job = asyncio.create_task(running.submit(1))
     await asyncio.sleep(0.06)
@@ -226,14 +187,14 @@ async def test_pause_of_the_whole_process_does_not_trip_the_watchdog(running: Ru
     assert not running.thread.died.done()
 
 
-async def test_idle_worker_does_not_trip_the_watchdog(running: Running) -> None:
+async def test_idle_worker_does_not_trip_the_watchdog(running: RunningWorker) -> None:
     await running.submit(1)
     await asyncio.sleep(0.5)  # more than two watchdog periods: the passing of time is the subject
     assert not running.thread.died.done()
     await running.submit(2)
 
 
-async def test_batches_and_padding_are_counted(running: Running) -> None:
+async def test_batches_and_padding_are_counted(running: RunningWorker) -> None:
     await running.submit(1, 2, 3)
     assert running.value("batch_tokens_sum") == 4
     assert running.value("padding_tokens_total") == 1
@@ -241,7 +202,7 @@ async def test_batches_and_padding_are_counted(running: Running) -> None:
 
 
 async def test_measured_speed_is_announced_from_half_full_batches_only() -> None:
-    running = Running(heartbeat_s=0.005)
+    running = RunningWorker(heartbeat_s=0.005)
     while MODEL not in await running.transport.models():
         await asyncio.sleep(0)
     await running.submit(*[1] * 49)
