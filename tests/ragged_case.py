@@ -1,4 +1,4 @@
-"""A launch of ragged attention in the interpreter, and rows behind it that must stay as they are."""
+"""A launch of ragged attention in the interpreter, and the rows behind it that must stay."""
 
 import math
 from collections.abc import Sequence

@@ -53,7 +53,8 @@ def ragged_attention(
         COLUMNS=max(16, triton.next_power_of_2(spec.head_dim)),
         CAUSAL=spec.causal,
         WINDOW=-1 if spec.window is None else spec.window,
-        REACH=-1 if spec.bias is None else spec.bias.size(1) // 2,
+        NARROW=spec.window is not None and spec.window < tuning.block_m + tuning.block_n,
+        REACH=0 if spec.bias is None else spec.bias.size(1) // 2,
         BLOCK_M=tuning.block_m,
         BLOCK_N=tuning.block_n,
         num_warps=tuning.warps,
@@ -75,77 +76,64 @@ def _attend(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-    QKV_STRIDE: tl.constexpr,
+    QKV_STRIDE: tl.constexpr,  # known, a thread's addresses differ by constants: 40 registers less
     OUT_STRIDE: tl.constexpr,
     COLUMNS: tl.constexpr,  # the power of two that HEAD_DIM fits in
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,  # -1: none
+    NARROW: tl.constexpr,  # so that nearly every block of keys crosses an edge of the window
     REACH: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    tile = tl.program_id(0)
     head = tl.program_id(1)
-    sequence = tl.load(tiles + 2 * tile)
+    tile = tiles + 2 * tl.program_id(0)
+    sequence = tl.load(tile)
     if sequence < 0:
         return
-    row = tl.load(tiles + 2 * tile + 1)
+    row = tl.load(tile + 1)
     start = tl.load(cu_seqlens + sequence)
     tokens = tl.load(cu_seqlens + sequence + 1) - start
     end = tl.minimum(row + BLOCK_M, tokens)
 
-    kv_head = head // (HEADS // KV_HEADS)
     first_q = qkv + (start + row).to(tl.int64) * QKV_STRIDE + head * HEAD_DIM
     q = _load(first_q, end - row, QKV_STRIDE, HEAD_DIM, COLUMNS, BLOCK_M, True)  # [M, D]
+    kv_head = head // (HEADS // KV_HEADS)
     keys = qkv + start.to(tl.int64) * QKV_STRIDE + (HEADS + kv_head) * HEAD_DIM
     values = keys + KV_HEADS * HEAD_DIM
-    head_bias = None
-    slope = None
-    if bias is not None:
-        head_bias = bias + head * (2 * REACH + 1) + REACH
-    if alibi is not None:
-        slope = tl.load(alibi + head)
-
-    # The keys that any row sees, and among them the blocks that all rows see in full.
-    first = 0
-    last = tokens
-    full_first = 0
-    full_last = tokens
-    if WINDOW >= 0:
-        first = tl.maximum(0, row - WINDOW) // BLOCK_N * BLOCK_N
-        full_first = tl.cdiv(tl.maximum(0, end - 1 - WINDOW), BLOCK_N) * BLOCK_N
-        last = tl.minimum(tokens, end + WINDOW)
-        full_last = tl.minimum(tokens, row + WINDOW + 1)
-    if CAUSAL:
-        last = end
-        full_last = row + 1
-    full_last = full_last // BLOCK_N * BLOCK_N
-    full_first = tl.minimum(full_first, full_last)
+    head_bias = None if bias is None else bias + head * (2 * REACH + 1) + REACH
+    slope = None if alibi is None else tl.load(alibi + head)
 
     attended = tl.zeros([BLOCK_M, COLUMNS], tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     peak = tl.full([BLOCK_M], _NO_PEAK, tl.float32)
-    # In a window so narrow nearly every block of keys crosses an edge.
-    NARROW: tl.constexpr = WINDOW >= 0 and WINDOW < BLOCK_M + BLOCK_N
-    if NARROW:
-        full_first = last
-    if WINDOW >= 0:
+    edges = _edges(row, end, tokens, CAUSAL, WINDOW, NARROW, BLOCK_N)
+    # Keys that some rows see, those that all do, and again those that some do.
+    for part in tl.static_range(1 if WINDOW < 0 else 0, 1 if NARROW else 3):
         attended, total, peak = _attend_to(
-            attended, total, peak, q, keys, values, head_bias, slope, scale,
-            row, tokens, first, full_first,
-            QKV_STRIDE, HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, True,
-        )  # fmt: skip
-    if not NARROW:
-        attended, total, peak = _attend_to(
-            attended, total, peak, q, keys, values, head_bias, slope, scale,
-            row, tokens, full_first, full_last,
-            QKV_STRIDE, HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, False,
-        )  # fmt: skip
-        attended, total, peak = _attend_to(
-            attended, total, peak, q, keys, values, head_bias, slope, scale,
-            row, tokens, full_last, last,
-            QKV_STRIDE, HEAD_DIM, COLUMNS, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, True,
-        )  # fmt: skip
+            edges[part],
+            edges[part + 1],
+            attended,
+            total,
+            peak,
+            q,
+            keys,
+            values,
+            head_bias,
+            slope,
+            scale,
+            row,
+            tokens,
+            QKV_STRIDE,
+            HEAD_DIM,
+            COLUMNS,
+            CAUSAL,
+            WINDOW,
+            REACH,
+            BLOCK_M,
+            BLOCK_N,
+            MASKED=part != 1,
+        )
 
     rows = tl.arange(0, BLOCK_M)
     columns = tl.arange(0, COLUMNS)
@@ -159,10 +147,37 @@ def _attend(
 
 
 @triton.jit
+def _edges(
+    row,
+    end,
+    tokens,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    NARROW: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """The keys that any of the rows up to `end` sees, and within them the blocks that all see."""
+    first = 0
+    full_first = 0
+    last = end if CAUSAL else tokens
+    full_last = row + 1 if CAUSAL else tokens
+    if WINDOW >= 0:
+        first = tl.maximum(0, row - WINDOW) // BLOCK_N * BLOCK_N
+        full_first = tl.cdiv(tl.maximum(0, end - 1 - WINDOW), BLOCK_N) * BLOCK_N
+        last = tl.minimum(last, end + WINDOW)
+        full_last = tl.minimum(full_last, row + WINDOW + 1)
+    full_last = full_last // BLOCK_N * BLOCK_N
+    full_first = last if NARROW else tl.minimum(full_first, full_last)
+    return first, full_first, full_last, last
+
+
+@triton.jit
 def _attend_to(
+    first,
+    last,
     attended,  # [M, D]: sum of p · v
     total,  # [M]: sum of p = exp2(score - peak)
-    peak,  # [M]: the highest score so far, in powers of two
+    peak,  # [M]: the highest score so far, as a power of two
     q,  # [M, D]
     keys,
     values,
@@ -171,8 +186,6 @@ def _attend_to(
     scale,
     row,
     tokens,
-    first,
-    last,
     STRIDE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -188,7 +201,7 @@ def _attend_to(
     for key in tl.range(first, last, BLOCK_N):
         offset = tl.cast(key, tl.int64) * STRIDE
         k = _load(keys + offset, tokens - key, STRIDE, HEAD_DIM, COLUMNS, BLOCK_N, MASKED)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")  # [M, N]
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")  # [M, N], not yet scaled
         distance = (key - row + tl.arange(0, BLOCK_N))[None, :] - tl.arange(0, BLOCK_M)[:, None]
         if bias is not None:
             near = tl.minimum(tl.maximum(distance, -REACH), REACH)
@@ -196,9 +209,8 @@ def _attend_to(
         if slope is not None:
             scores -= tl.abs(distance.to(tl.float32)) * (slope / scale)
         if MASKED:
-            scores = tl.where(
-                _seen(distance, tokens - key, CAUSAL, WINDOW, BLOCK_N), scores, _UNSEEN
-            )
+            seen = _seen(distance, tokens - key, CAUSAL, WINDOW, BLOCK_N)
+            scores = tl.where(seen, scores, _UNSEEN)
         new_peak = tl.maximum(peak, tl.max(scores, 1) * power)
         p = tl.exp2(scores * power - new_peak[:, None])
         shrink = tl.exp2(peak - new_peak)
@@ -212,10 +224,7 @@ def _attend_to(
 @triton.jit
 def _seen(distance, left, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BLOCK_N: tl.constexpr):
     """[M, N]: whether a row of a sequence sees a key, of which there are `left`."""
-    if CAUSAL:
-        seen = distance <= 0
-    else:
-        seen = tl.arange(0, BLOCK_N)[None, :] < left
+    seen = distance <= 0 if CAUSAL else tl.arange(0, BLOCK_N)[None, :] < left
     if WINDOW >= 0:
         seen = seen & (distance >= -WINDOW)
         if not CAUSAL:
