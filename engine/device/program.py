@@ -49,7 +49,7 @@ class ModelProgram:
     def reserve_outputs(self, graph_tokens: int) -> None:
         """Make what graphs of so many tokens at most write to. Waits for the device."""
         for kind, head in self._model.heads.items():
-            configuration = self.blank(kind, _BLANK_TOKENS)
+            configuration = self.blank(kind, 1)
             self.upload_blank(configuration)
             found = self.run_exact(configuration)
             self._device.synchronize()
