@@ -63,7 +63,7 @@ class StaticInputs:
             self._parts(Configuration("", limits.max_tokens, slots)).ints
             for slots in (1, most_slots)
         )
-        self._buffer = torch.zeros(self.ints, dtype=torch.int32, device=device.place)
+        self._buffer = torch.empty(self.ints, dtype=torch.int32, device=device.place)
         self._packed = lru_cache(_KEPT)(self._view)
 
     def fill(self, buffer: InputBuffer, configuration: Configuration, batch: Batch) -> None:
