@@ -16,6 +16,7 @@ _NAMES = (*SUITES, PEERS_SUITE)
 
 _DESCRIPTION = (
     "Measure an OpenAI-compatible embeddings server. Without a suite: all that need a server alone."
+    " Of the engine on a GPU, without a server: python -m bench gpu --help"
 )
 
 

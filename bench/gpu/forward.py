@@ -1,0 +1,96 @@
+"""A model's forward without the engine around it: what a graph holds."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from bench.gpu.setup import Setup
+from bench.gpu.shapes import ModelShape
+from engine.backends.backend import Layers
+from engine.backends.choice import Preference, choose
+from engine.batch import Batch
+from engine.device.buckets import Configuration, seqlen_bucket, slot_bucket, token_bucket
+from engine.device.device import Device, Graph
+from engine.device.graphs import GraphLimits, Graphs
+from engine.device.graphs import Program as Captured
+from engine.device.program import Equipment, ModelProgram
+from engine.errors import EngineError
+from engine.families import FAMILIES
+from engine.heads.head import Backbone
+from engine.heads.load import load_heads
+from engine.runner import Model
+from engine.weights import Weights
+
+KIND = "embed"
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    device: Device
+    program: ModelProgram
+    attention: Preference
+
+    def route(self, graph_tokens: int) -> "Route":
+        """Steps up to so many tokens are padded and captured, as the engine would; 0: none."""
+        graphs = Graphs(
+            self.device.graph_pool(),
+            self.device,
+            Captured(self.program.forward, self.program.upload_blank),
+            GraphLimits(graph_tokens),
+        )
+        return Route(self, graphs)
+
+    def padded(self, tokens: int, slots: int) -> Configuration:
+        """One that any texts fit which have no more tokens and are no more."""
+        bound = seqlen_bucket(tokens) if self.attention.bakes_max_seqlen else 0
+        slot_count = slot_bucket(slots)
+        if slot_count is None:
+            raise EngineError(f"no graph has {slots} slots")
+        return Configuration(KIND, token_bucket(tokens), slot_count, bound)
+
+    def warm_up(self, configuration: Configuration) -> None:
+        """Do all that a capture may not: compile, load, allocate."""
+        self.program.upload_blank(configuration)
+        self.device.run(partial(self.program.forward, configuration))
+        self.device.synchronize()
+
+    def capture(self, graph: Graph, configuration: Configuration) -> None:
+        graph.capture(partial(self.program.forward, configuration))
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """How steps get to the device."""
+
+    forward: Forward
+    graphs: Graphs
+
+    def enqueue(self, batch: Batch) -> None:
+        """Upload and compute it. Rows stay on the device."""
+        program = self.forward.program
+        bound = int(batch.lengths.max()) if self.forward.attention.bakes_max_seqlen else 0
+        configuration, padded = self.graphs.configure(KIND, batch.tokens, batch.sequences, bound)
+        program.upload(configuration, batch)
+        if not padded:
+            program.run_exact(configuration)
+            return
+        self.graphs.launch(configuration)
+        self.graphs.after_step(configuration)
+
+
+def load_forward(setup: Setup, shape: ModelShape) -> Forward:
+    """As `Engine.load` does, which takes memory and captures besides."""
+    kernels = setup.runtime.kernels
+    spec, files = setup.checkpoints.spec(shape), setup.checkpoints.files(shape)
+    family = FAMILIES[spec.family]
+    weights = Weights(files.weights, family.prefixes, kernels.place)
+    encoder = family.load_encoder(files.config, weights, kernels)
+    backbone = Backbone(files.config, weights, kernels, shape.width)
+    model = Model(encoder, load_heads(spec, files, family, backbone))
+    specs = encoder.attention_specs
+    available = setup.installed(Layers(specs, kernels.dtype, setup.device))
+    attention = choose(specs, kernels.dtype, available, setup.config.attention_backend)
+    setup.device.synchronize()  # the weights are there
+    equipment = Equipment(setup.device, kernels, attention)
+    program = ModelProgram(equipment, model, setup.step_tokens)
+    program.reserve_outputs(program.max_tokens)
+    return Forward(setup.device, program, attention)
