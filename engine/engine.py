@@ -14,6 +14,7 @@ from engine.backends.load import Installed
 from engine.batch import Batch, Kind
 from engine.device.device import Device
 from engine.device.hot_list import HotList
+from engine.device.memory import is_out_of_memory, translated
 from engine.device.program import Equipment
 from engine.device.runner import DeviceConfig, DeviceRunner
 from engine.errors import EngineError
@@ -50,11 +51,24 @@ class Engine:
         config: EngineConfig,
         device: Device | None = None,
     ) -> "Engine":
-        """Read the weights. Raises EngineError (CheckpointError where the files are at fault).
+        """Read the weights. Raises EngineError (CheckpointError where the files are at fault), and
+        DeviceLost.
 
         `device` is one that is open already, whatever the configuration says.
         """
         runtime = settle(config, device)
+        try:
+            return cls._load(spec, files, config, runtime)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                message = f"{spec.id}: {runtime.device_name} has too little memory for the weights"
+                raise EngineError(f"{message}: {error}".partition("\n")[0]) from error
+            raise translated(error)  # noqa: B904 - which knows its cause
+
+    @classmethod
+    def _load(
+        cls, spec: ModelSpec, files: ModelFiles, config: EngineConfig, runtime: Runtime
+    ) -> "Engine":
         if spec.family not in FAMILIES:
             known = ", ".join(FAMILIES)
             raise EngineError(f"{spec.id}: family {spec.family!r} is not known: {known}")

@@ -20,7 +20,6 @@ _DTYPES = {
     "float16": torch.float16,
 }
 
-
 _CPU_BATCH_TOKENS, _DEVICE_BATCH_TOKENS = 2048, 32_768
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from reference_attention import ReferenceAttention
 from sequences import batch_of, random_sequences
 from simulated_device import SimulatedDevice
@@ -337,3 +338,12 @@ def test_attention_that_was_asked_for_must_be_there(wanted: str, message: str, l
 def test_kernels_of_a_cpu_are_not_for_a_device(load: Load) -> None:
     with pytest.raises(EngineError, match="'onednn' are not for simulated:0: auto, fused or plain"):
         load(kernels="onednn")
+
+
+def test_weights_that_do_not_fit_are_told(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nadvice")
+
+    monkeypatch.setattr("engine.weights.Weights.take", take)
+    with pytest.raises(EngineError, match=r"simulated:0 has too little memory .* 2 GiB\.$"):
+        load()
