@@ -61,6 +61,22 @@ signatures: .venv/.dev ## Read anew, from their wheels, the libraries' functions
 	mkdir -p build/wheels
 	PYTHONPATH=tests $(BIN)/python tests/signatures/read.py build/wheels
 
+# The version that torch 2.11 comes with, beside the environment; its interpreter needs numpy < 2.4.
+TRITON := build/triton-3.6.0
+$(TRITON)/.installed: | .venv/.dev
+	$(BIN)/pip install --quiet --no-deps --only-binary :all: --upgrade --target $(@D) triton==3.6.0 numpy==2.3.5
+	touch $@
+
+ALL_KERNELS := tests/engine/triton_kernels/product_attention.py
+.PHONY: kernels
+kernels: export PYTHONPATH = .:tests
+kernels: .venv/.dev $(TRITON)/.installed ## Every kernel: interpreted, and compiled for sm_90, by two versions of Triton
+	$(BIN)/pytest $(ALL_KERNELS)
+	PYTHONPATH=$(TRITON):$(PYTHONPATH) $(BIN)/pytest $(ALL_KERNELS)
+	$(BIN)/python -W error -m ahead_of_time product > build/kernels.jsonl
+	PYTHONPATH=$(TRITON):$(PYTHONPATH) $(BIN)/python -W error -m ahead_of_time product > build/kernels-3.6.0.jsonl
+	$(BIN)/python -m ahead_of_time.report build/kernels-3.6.0.jsonl build/kernels.jsonl > bench/results/kernels.md
+
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md

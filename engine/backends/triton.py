@@ -55,5 +55,4 @@ class TritonAttention:
             start = end
 
     def _tuning(self, head_dim: int, configuration: Configuration) -> Tuning:
-        average_tokens = configuration.tokens // configuration.slots
-        return tuning(head_dim, average_tokens, self._element_bytes)
+        return tuning(head_dim, configuration.tokens, configuration.slots, self._element_bytes)

@@ -8,7 +8,8 @@ whatever the mask. Their speed was not measured yet.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# A tile of more rows reads keys and values less often; of fewer, it wastes less on short sequences.
+# A tile of more rows reads keys and values less often; one of fewer wastes less on sequences that
+# have no more than this on average.
 _SHORT_TOKENS = 128
 # With so few tokens, tiles of 128 rows are too few programs for 132 multiprocessors: 16 heads of
 # 1,024 tokens make 128.
@@ -40,23 +41,18 @@ _LONG: Mapping[int, Tuning] = {
 _FLOAT32: Mapping[int, Tuning] = {
     32: Tuning(32, 32, warps=4, stages=2),
     64: Tuning(32, 16, warps=8, stages=2),
-    128: Tuning(32, 16, warps=8, stages=2),
+    128: Tuning(32, 16, warps=8, stages=1),
     256: Tuning(16, 32, warps=8, stages=2),
 }
 
 
-def tuning(
-    head_dim: int, average_tokens: int, element_bytes: int = 2, tokens: int | None = None
-) -> Tuning:
-    """For sequences of `average_tokens`, `tokens` in all if that is known.
-
-    Raises ValueError where a head is wider than 256.
-    """
+def tuning(head_dim: int, tokens: int, slots: int, element_bytes: int = 2) -> Tuning:
+    """For `slots` sequences of `tokens` in all. Raises ValueError above a head dim of 256."""
     if head_dim > 256:
         raise ValueError(f"no tiles for a head of {head_dim}: at most 256 fit in registers")
     if element_bytes == 4:
         table = _FLOAT32
-    elif average_tokens <= _SHORT_TOKENS or (tokens is not None and tokens <= _FEW_TOKENS):
+    elif tokens <= max(_FEW_TOKENS, _SHORT_TOKENS * slots):
         table = _SHORT
     else:
         table = _LONG

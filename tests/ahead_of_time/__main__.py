@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from multiprocessing import get_context
 
+import triton
 from ahead_of_time.case import Case
 from ahead_of_time.cases import DISPATCH, PRODUCT
 from ahead_of_time.compiler import compiled
@@ -33,7 +34,10 @@ def _lines(cases: list[Case]) -> Iterator[str]:
 
 def _compile(name: str) -> list[str]:
     kernels = compiled(_CASES[name].launch)
-    return [json.dumps({"case": name, **asdict(usage(kernel))}) for kernel in kernels]
+    return [
+        json.dumps({"triton": triton.__version__, "case": name, **asdict(usage(kernel))})
+        for kernel in kernels
+    ]
 
 
 if __name__ == "__main__":

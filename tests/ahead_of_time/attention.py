@@ -13,7 +13,7 @@ from engine.triton_kernels.tuning import tuning
 
 _HEADS, _KV_HEADS = 16, 8
 _MASKS = masks(_HEADS, narrow=64, wide=256)  # those of ModernBERT and EmbeddingGemma
-_CLASSES = {"short": 128, "long": 1024}  # tokens of a sequence
+_CLASSES = {"short": 512, "long": 8192}  # tokens of one sequence
 _TILES = [
     *((torch.bfloat16, length) for length in _CLASSES),
     *((torch.float16, length) for length in _CLASSES),
@@ -28,7 +28,7 @@ def _attend(head_dim: int, dtype: torch.dtype, length: str, mask: str) -> None:
         torch.empty(8, _HEADS * head_dim, dtype=dtype),
         Ragged(torch.zeros(3, dtype=torch.int32), torch.zeros(2, 2, dtype=torch.int32)),
         spec,
-        tuning(head_dim, _CLASSES[length], dtype.itemsize),
+        tuning(head_dim, _CLASSES[length], 1, dtype.itemsize),
     )
 
 

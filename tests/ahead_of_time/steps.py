@@ -6,10 +6,12 @@ from collections.abc import Callable
 import torch
 from ahead_of_time.compiler import compiled
 
+from engine.attention import AttentionSpec
 from engine.encoder import Embeddings
 from engine.join import JoinNorms
 from engine.norm import RmsNorm
 from engine.segments import Segments
+from engine.triton_kernels.attention import Ragged, ragged_attention
 from engine.triton_kernels.embed import embed
 from engine.triton_kernels.finish import finish
 from engine.triton_kernels.gate import gate
@@ -17,6 +19,7 @@ from engine.triton_kernels.join import join
 from engine.triton_kernels.linear import linear
 from engine.triton_kernels.norm import normed
 from engine.triton_kernels.pool import pool
+from engine.triton_kernels.tuning import Tuning
 from engine.triton_kernels.turn import turn_
 
 _WIDTH = 384
@@ -24,16 +27,21 @@ _WEIGHT = torch.empty(_WIDTH, _WIDTH, dtype=torch.bfloat16)
 _NORM = RmsNorm(torch.empty(_WIDTH), 1e-6)
 _NORMS = JoinNorms(next=_NORM)
 _TABLE = torch.empty(8, 128)
+_ATTENTION, _TILES = AttentionSpec(1, 1, 128, 0.1), Tuning(64, 64, 4, 3)
 
 
 def _launches(tokens: int, slots: int) -> dict[str, Callable[[], object]]:
     x = torch.empty(tokens, _WIDTH, dtype=torch.bfloat16)
-    buffer = torch.zeros(3 * tokens + 3 * slots, dtype=torch.int32)
+    buffer = torch.zeros(3 * tokens + 3 * slots, dtype=torch.int32)  # views begin anywhere in it
+    ragged = Ragged(buffer[tokens:], buffer[slots : 3 * slots].view(-1, 2))
     ids = buffer[: 3 * tokens].view(3, tokens)
     segments = Segments(*buffer[3 * tokens :].view(3, slots))
     embeddings = Embeddings(_WEIGHT, 8, types=2, positions=_WEIGHT, norm=_NORM)
     rows = torch.empty(slots, _WIDTH)
     return {
+        "attention": lambda: ragged_attention(
+            x.view(tokens, -1, 128), torch.empty_like(x), ragged, _ATTENTION, _TILES
+        ),
         "embed": lambda: embed(embeddings, *ids),
         "normed": lambda: normed(x, _NORM),
         "join": lambda: join(x, x, _NORMS),

@@ -45,21 +45,21 @@ def test_each_token_attends_to_what_it_sees_of_its_sequence(
 
 
 @pytest.mark.parametrize(
-    ("mask", "head_dim", "average_tokens", "dtype"),
+    ("mask", "head_dim", "tokens", "dtype"),
     list(
         zip(
             SERVED_MASKS,
             cycle(HEAD_DIMS),
-            cycle([500, 100, 500]),
+            cycle([8192, 512, 8192]),
             cycle([torch.float16, torch.float16, torch.float32]),
         )
     ),
 )
 def test_tiles_that_are_served_are_right(
-    mask: str, head_dim: int, average_tokens: int, dtype: torch.dtype
+    mask: str, head_dim: int, tokens: int, dtype: torch.dtype
 ) -> None:
     served = AttentionSpec(2, 1, head_dim, head_dim**-0.5, **SERVED_MASKS[mask])
-    tiles = tuning(head_dim, average_tokens, dtype.itemsize)
+    tiles = tuning(head_dim, tokens, 1, dtype.itemsize)
     RaggedCase(served, tiles, SERVED_LENGTHS, dtype=dtype).assert_right()
 
 

@@ -43,24 +43,24 @@ def test_the_longest_work_comes_first() -> None:
 
 
 @pytest.mark.parametrize("element_bytes", [2, 4])
-@pytest.mark.parametrize("average_tokens", [1, 128, 129, 32768])
-def test_each_head_has_tiles_that_fit_it(average_tokens: int, element_bytes: int) -> None:
+@pytest.mark.parametrize("tokens", [1, 1024, 1025, 32768])
+def test_each_head_has_tiles_that_fit_it(tokens: int, element_bytes: int) -> None:
     areas = []
     for head_dim in range(8, 257, 8):
-        tuned = tuning(head_dim, average_tokens, element_bytes)
+        tuned = tuning(head_dim, tokens, slots=1, element_bytes=element_bytes)
         assert {size & (size - 1) for size in (tuned.block_m, tuned.block_n, tuned.warps)} == {0}
         areas.append(tuned.block_m * tuned.block_n)
     assert areas == sorted(areas, reverse=True)
 
 
 def test_short_sequences_have_low_tiles() -> None:
-    assert tuning(64, average_tokens=128).block_m < tuning(64, average_tokens=129).block_m
+    assert tuning(64, 128 * 32, slots=32).block_m < tuning(64, 128 * 32 + 64, slots=32).block_m
 
 
 def test_few_tokens_make_many_programs() -> None:
-    assert tuning(64, 512, tokens=1024).block_m < tuning(64, 512, tokens=1025).block_m
+    assert tuning(64, 1024, slots=1).block_m < tuning(64, 1152, slots=1).block_m
 
 
 def test_a_head_that_is_too_wide_is_refused() -> None:
     with pytest.raises(ValueError, match="257"):
-        tuning(257, 100)
+        tuning(257, 100, slots=1)
