@@ -33,5 +33,6 @@ def main(arguments: Sequence[str]) -> None:
         )
         parts = [PARTS[name] for name in options.parts]
         run(setup, parts, options.seconds, record, lambda text: print(text, flush=True))
+        setup.close()
     if record.faults:
         sys.exit("\n".join(["bench gpu: these did not pass:", *record.faults]))

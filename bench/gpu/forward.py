@@ -1,12 +1,13 @@
 """A model's forward without the engine around it: what a graph holds."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bench.gpu.setup import Setup
-from bench.gpu.shapes import ModelShape
+from bench.gpu.timing import capture
+from checkpoint.spec import ModelFiles, ModelSpec
 from engine.backends.backend import Layers
-from engine.backends.choice import Preference, choose
+from engine.backends.choice import Preference
 from engine.batch import Batch
 from engine.device.buckets import Configuration, seqlen_bucket, slot_bucket, token_bucket
 from engine.device.device import Device, Graph
@@ -18,6 +19,7 @@ from engine.families import FAMILIES
 from engine.heads.head import Backbone
 from engine.heads.load import load_heads
 from engine.runner import Model
+from engine.runtime import Runtime
 from engine.weights import Weights
 
 KIND = "embed"
@@ -54,7 +56,7 @@ class Forward:
         self.device.synchronize()
 
     def capture(self, graph: Graph, configuration: Configuration) -> None:
-        graph.capture(partial(self.program.forward, configuration))
+        capture(graph, partial(self.program.forward, configuration))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,10 @@ class Route:
 
     forward: Forward
     graphs: Graphs
+
+    def enqueue_all(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            self.enqueue(batch)
 
     def enqueue(self, batch: Batch) -> None:
         """Upload and compute it. Rows stay on the device."""
@@ -77,20 +83,23 @@ class Route:
         self.graphs.after_step(configuration)
 
 
-def load_forward(setup: Setup, shape: ModelShape) -> Forward:
+def load_forward(
+    spec: ModelSpec,
+    files: ModelFiles,
+    runtime: Runtime,
+    attention_of: Callable[[Layers], Preference],
+) -> Forward:
     """As `Engine.load` does, which takes memory and captures besides."""
-    kernels = setup.runtime.kernels
-    spec, files = setup.checkpoints.spec(shape), setup.checkpoints.files(shape)
+    kernels, device = runtime.kernels, runtime.device
+    if device is None:
+        raise EngineError("a CPU captures nothing")
     family = FAMILIES[spec.family]
     weights = Weights(files.weights, family.prefixes, kernels.place)
     encoder = family.load_encoder(files.config, weights, kernels)
-    backbone = Backbone(files.config, weights, kernels, shape.width)
+    backbone = Backbone(files.config, weights, kernels, spec.dim)
     model = Model(encoder, load_heads(spec, files, family, backbone))
-    specs = encoder.attention_specs
-    available = setup.installed(Layers(specs, kernels.dtype, setup.device))
-    attention = choose(specs, kernels.dtype, available, setup.config.attention_backend)
-    setup.device.synchronize()  # the weights are there
-    equipment = Equipment(setup.device, kernels, attention)
-    program = ModelProgram(equipment, model, setup.step_tokens)
+    attention = attention_of(Layers(encoder.attention_specs, kernels.dtype, device))
+    device.synchronize()  # the weights are there
+    program = ModelProgram(Equipment(device, kernels, attention), model, runtime.max_batch_tokens)
     program.reserve_outputs(program.max_tokens)
-    return Forward(setup.device, program, attention)
+    return Forward(device, program, attention)

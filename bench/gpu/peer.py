@@ -1,6 +1,7 @@
 """sentence-transformers on the same device, with the same weights and the same ids."""
 
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ def load_sentence_transformers(
     """Its own model of the checkpoint. Raises ImportError where it is not installed."""
     from sentence_transformers import SentenceTransformer
 
+    transformers = version("transformers")
+    if shape.architecture == "qwen3" and not shape.causal and int(transformers.split(".")[0]) < 5:
+        raise NotImplementedError(f"transformers {transformers} makes causal masks alone for Qwen3")
     model = SentenceTransformer(
         str(directory),
         device=str(place),

@@ -18,7 +18,8 @@ Say = Callable[[str], None]
 def run(setup: Setup, parts: Sequence[Part], seconds: float, record: Record, say: Say) -> None:
     """A part that fails does not end the run; a device that is lost does.
 
-    Time is looked at between rows: a part may take longer by its last one.
+    Time is looked at between rows: a part may take longer by its last one, and what would begin
+    when there is none left does not.
     """
     deadline_s = perf_counter() + seconds
     for place, part in enumerate(parts):
@@ -49,6 +50,8 @@ def _run_part(setup: Setup, part: Part, seconds: float, record: Record) -> State
 
 
 def _run_section(rows: Rows, seconds: float, record: Record) -> State:
+    if seconds <= 0:
+        return "cut short"
     deadline_s = perf_counter() + seconds
     try:
         for row in rows:

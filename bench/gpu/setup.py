@@ -7,13 +7,14 @@ from functools import cached_property
 import torch
 
 from bench.gpu.checkpoints import Checkpoints
+from bench.gpu.forward import Forward, load_forward
 from bench.gpu.loads import Load, mixed, uniform
 from bench.gpu.peer import LoadPeer, load_sentence_transformers
 from bench.gpu.shapes import ModelShape
 from bench.gpu.timing import Effort
 from bench.texts import mixed_lengths
 from engine.backends.backend import Layers
-from engine.backends.choice import Available
+from engine.backends.choice import Available, Preference, choose
 from engine.backends.load import Installed
 from engine.device.device import Device
 from engine.engine import Engine
@@ -50,7 +51,8 @@ class Sizes:
     attention_loads: tuple[Load, ...] = (uniform(1, 512), uniform(50, 512), uniform(8, 4096))
     product_tokens: tuple[int, ...] = (16, 64, 128, 256, 512, 1024, 2048)
     product_bytes: int = 256 << 20  # of weights in turn: more than the cache holds, as in a forward
-    replay_tokens: int = 1024  # of the graph that random lengths are replayed by
+    # Tokens and slots of graphs that many lengths are replayed by: of short texts and of long ones.
+    replays: tuple[tuple[int, int], ...] = ((1024, 32), (8192, 8))
     compared_lengths: tuple[int, ...] = (1, 5, 33, 128, 300, 511)  # with float32
     cpu_lengths: tuple[int, ...] = (5, 17, 40, 64)  # with float32 on a CPU, which takes longer
     graphs: int = 50
@@ -69,6 +71,8 @@ class Setup:
     sizes: Sizes = field(default_factory=Sizes)
     installed: Callable[[Layers], Available] = Installed
     load_peer: LoadPeer = load_sentence_transformers
+    _engines: dict[ModelShape, Engine] = field(default_factory=dict, init=False)
+    _forwards: dict[ModelShape, Forward] = field(default_factory=dict, init=False)
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -83,10 +87,28 @@ class Setup:
     def step_tokens(self) -> int:
         return self.runtime.max_batch_tokens
 
-    def load(self, shape: ModelShape) -> Engine:
-        """The engine as it serves."""
-        spec, files = self.checkpoints.spec(shape), self.checkpoints.files(shape)
-        return Engine.load(spec, files, self.config, self.device)
+    def engine(self, shape: ModelShape) -> Engine:
+        """The engine as it serves, for all parts."""
+        if shape not in self._engines:
+            spec, files = self.checkpoints.spec(shape), self.checkpoints.files(shape)
+            self._engines[shape] = Engine.load(spec, files, self.config, self.device)
+        return self._engines[shape]
+
+    def forward(self, shape: ModelShape) -> Forward:
+        """The model without its engine, for all parts."""
+        if shape not in self._forwards:
+            spec, files = self.checkpoints.spec(shape), self.checkpoints.files(shape)
+            loaded = load_forward(spec, files, self.runtime, self._attention)
+            self._forwards[shape] = loaded
+        return self._forwards[shape]
+
+    def close(self) -> None:
+        for engine in self._engines.values():
+            engine.close()
+
+    def _attention(self, layers: Layers) -> Preference:
+        available = self.installed(layers)
+        return choose(layers.specs, layers.dtype, available, self.config.attention_backend)
 
     def fitting(self, loads: tuple[Load, ...], shape: ModelShape) -> list[Load]:
         """Those that the model has positions for."""

@@ -1,5 +1,6 @@
 """How long the device is busy, and how long the host is to make it so."""
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -7,7 +8,7 @@ from statistics import median
 from time import perf_counter
 from typing import TypeVar
 
-from engine.device.device import Device
+from engine.device.device import Device, Graph
 
 Work = Callable[[], object]  # what it returns is let go
 Result = TypeVar("Result")
@@ -56,12 +57,23 @@ def time_kernels(device: Device, works: Sequence[Work], effort: Effort) -> float
         device.run(partial(_run_all, [work]))
     device.synchronize()
     graph = device.graph_pool().graph()
+    capture(graph, partial(_run_all, works))
     try:
-        graph.capture(partial(_run_all, works))
         return time_enqueued(device, graph.replay, effort).device_s / len(works)
     finally:
         device.synchronize()
         graph.reset()
+
+
+def capture(graph: Graph, work: Callable[[], None]) -> None:
+    """No garbage is collected meanwhile: it could hold an event, whose end no capture survives."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        graph.capture(work)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def time_host(work: Callable[[], Result], effort: Effort) -> float:

@@ -6,6 +6,7 @@ from bench.gpu.parts import (
     clients,
     forwards,
     graphs,
+    kernels,
     latencies,
     machine,
     peer,
@@ -23,5 +24,6 @@ _ALL = (
     Part("latencies", "Latencies", 15, at_once(latencies.measure)),
     Part("peer", "Beside sentence-transformers", 55, by_model(peer.measure)),
     Part("clients", "Four clients", 40, by_model(clients.measure)),
+    Part("kernels", "Kernels", 15, by_model(kernels.measure)),
 )
 PARTS = {part.name: part for part in _ALL}

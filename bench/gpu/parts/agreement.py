@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bench.gpu.closeness import MIN_COSINE, Vectors, largest_error, least_cosine, other_cosine
-from bench.gpu.forward import KIND, Forward, load_forward
+from bench.gpu.forward import KIND, Forward
 from bench.gpu.loads import batch_of, random_texts
 from bench.gpu.parts.part import Row, Rows, Value
 from bench.gpu.setup import Setup
@@ -21,29 +21,29 @@ from engine.engine import Engine
 from engine.errors import EngineError
 from engine.runtime import EngineConfig
 
-_SLOTS = 32
-
 
 def measure(setup: Setup, shape: ModelShape) -> Rows:
-    yield from _replays(setup, shape)
+    for tokens, slots in setup.sizes.replays:
+        yield from _replays(setup, shape, tokens, slots)
     yield from _precisions(setup, shape)
 
 
-def _replays(setup: Setup, shape: ModelShape) -> Rows:
+def _replays(setup: Setup, shape: ModelShape, tokens: int, slots: int) -> Rows:
     """One graph and texts of many lengths, each alone and behind a step that fills all buffers."""
-    replayed = _Replayed(load_forward(setup, shape), setup.sizes.replay_tokens)
-    tokens, longest = replayed.tokens, min(replayed.tokens, shape.max_tokens)
-    full = batch_of(random_texts([tokens // _SLOTS] * _SLOTS, shape.vocabulary, seed=1))
+    replayed = _Replayed(setup.forward(shape), tokens, slots)
+    longest = min(tokens, shape.max_tokens)
+    full = [min(tokens // slots, longest)] * slots
     try:
-        for name, lengths in _cases(tokens, longest):
+        for name, lengths in _cases(tokens, slots, longest):
             batch = batch_of(random_texts(lengths, shape.vocabulary))
             alone = replayed.rows(batch)
-            replayed.rows(full)
+            replayed.rows(batch_of(random_texts(full, shape.vocabulary, seed=1)))
             behind, launched = replayed.rows(batch), replayed.launched(batch)
             stays = np.array_equal(alone, behind)
             cosine = least_cosine(behind[:, :-1], launched[:, :-1])
             columns: dict[str, Value] = {
                 "model": shape.name,
+                "graph": f"{tokens} tokens, {slots} texts",
                 "texts": name,
                 "min_cosine": cosine,
                 "relative_error": largest_error(behind[:, :-1], launched[:, :-1]),
@@ -55,14 +55,14 @@ def _replays(setup: Setup, shape: ModelShape) -> Rows:
         replayed.reset()
 
 
-def _cases(tokens: int, longest: int) -> Iterator[tuple[str, list[int]]]:
+def _cases(tokens: int, slots: int, longest: int) -> Iterator[tuple[str, list[int]]]:
     random = np.random.default_rng(5)
     yield "one token", [1]
     yield f"one of {longest}", [longest]
-    yield "two, and empty slots", [min(tokens // 3, longest), tokens // 7]
-    yield "one token in every slot", [1] * _SLOTS
+    yield "half, and empty slots", [min(tokens // 2, longest)]
+    yield "one token in every slot", [1] * slots
     for draw in range(1, 4):
-        cuts = np.sort(random.choice(tokens, _SLOTS - draw, replace=False))
+        cuts = np.sort(random.choice(tokens, max(1, slots - draw), replace=False))
         lengths = np.minimum(np.diff(cuts, prepend=0), longest)
         yield f"random, {draw}", [int(length) for length in lengths if length]
 
@@ -70,16 +70,12 @@ def _cases(tokens: int, longest: int) -> Iterator[tuple[str, list[int]]]:
 class _Replayed:
     """A graph of one configuration that any texts are put through."""
 
-    def __init__(self, forward: Forward, tokens: int) -> None:
+    def __init__(self, forward: Forward, tokens: int, slots: int) -> None:
         self._forward, self._device = forward, forward.device
-        self._configuration: Configuration = forward.padded(tokens, _SLOTS)
+        self._configuration: Configuration = forward.padded(tokens, slots)
         forward.warm_up(self._configuration)
         self._graph: Graph = self._device.graph_pool().graph()
         forward.capture(self._graph, self._configuration)
-
-    @property
-    def tokens(self) -> int:
-        return self._configuration.tokens
 
     def rows(self, batch: Batch) -> Vectors:
         """[B, D + 1]: the last column is 1 where the device says that the row is finite."""
@@ -130,11 +126,11 @@ def _precisions(setup: Setup, shape: ModelShape) -> Rows:
             ("float32, CPU", replace(exact, device="cpu"), setup.sizes.cpu_lengths),
         )
     ]
-    served = _embedded(setup, shape, setup.config, [reference.batch for reference in references])
-    for reference, rows in zip(references, served, strict=True):
+    for reference in references:
+        rows = setup.engine(shape).step(reference.batch).wait().rows
         columns: dict[str, Value] = {"model": shape.name, "beside": reference.name}
         try:
-            (expected,) = _embedded(setup, shape, reference.config, [reference.batch])
+            expected = _embedded(setup, shape, reference)
         except EngineError as error:
             columns["fault"] = str(error)  # no backend of attention computes in float32
         else:
@@ -149,13 +145,11 @@ def _precisions(setup: Setup, shape: ModelShape) -> Rows:
         yield Row("Vectors beside float32", columns)
 
 
-def _embedded(
-    setup: Setup, shape: ModelShape, config: EngineConfig, batches: list[Batch]
-) -> list[Vectors]:
-    device = None if config.device == "cpu" else setup.device
+def _embedded(setup: Setup, shape: ModelShape, reference: _Reference) -> Vectors:
+    device = None if reference.config.device == "cpu" else setup.device
     spec, files = setup.checkpoints.spec(shape), setup.checkpoints.files(shape)
-    engine = Engine.load(spec, files, config, device)
+    engine = Engine.load(spec, files, reference.config, device)
     try:
-        return [engine.step(batch).wait().rows for batch in batches]
+        return engine.step(reference.batch).wait().rows
     finally:
         engine.close()

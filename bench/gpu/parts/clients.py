@@ -22,14 +22,11 @@ _WARM_UP_STEPS = 8
 
 
 def measure(setup: Setup, shape: ModelShape) -> Rows:
-    engine = setup.load(shape)
-    try:
-        for load in setup.fitting(setup.sizes.client_loads, shape):
-            loop = _Loop(engine, setup.step_tokens, _clients(load, shape))
-            loop.run(setup.sizes.client_s / 4, _WARM_UP_STEPS)
-            yield Row("Four clients", _figures(shape, load, loop.run(setup.sizes.client_s, 1)))
-    finally:
-        engine.close()
+    for load in setup.fitting(setup.sizes.client_loads, shape):
+        loop = _Loop(setup.engine(shape), setup.step_tokens, _clients(load, shape))
+        loop.run(setup.sizes.client_s / 4, _WARM_UP_STEPS)
+        yield Row("Four clients", _figures(shape, load, loop.run(setup.sizes.client_s, 1)))
+        loop.drain()
 
 
 @dataclass(eq=False)
@@ -80,6 +77,11 @@ class _Loop:
             self._finish(measured)
         measured.wall_s = perf_counter() - started_s
         return measured
+
+    def drain(self) -> None:
+        """Wait for what is in flight, which counts for nobody."""
+        while self._in_flight:
+            self._in_flight.popleft()[0].wait()
 
     def _ask(self, client: _Client) -> None:
         client.asked_s, client.left = perf_counter(), len(client.jobs)

@@ -1,11 +1,11 @@
 """Whole forwards, launched and replayed, beside what the device could do at best."""
 
 from dataclasses import replace
+from functools import partial
 
-from bench.gpu.forward import Route, load_forward
+from bench.gpu.forward import Route
 from bench.gpu.loads import Load, batches_of
 from bench.gpu.parts.part import Row, Rows, Value
-from bench.gpu.profile import Kernel, kernels_of
 from bench.gpu.roofline import bounds
 from bench.gpu.setup import Setup
 from bench.gpu.shapes import ModelShape
@@ -15,11 +15,10 @@ from engine.device.startup import measured_graph_tokens
 
 _REPLAYED_AT_USE = 3
 _LONG_S = 0.2  # a load that takes so long is timed no more often than it must be
-_NAMED_KERNELS = 8  # of each model, in the table
 
 
 def measure(setup: Setup, shape: ModelShape) -> Rows:
-    forward = load_forward(setup, shape)
+    forward = setup.forward(shape)
     max_tokens = setup.step_tokens
     launched, replayed = forward.route(0), forward.route(max_tokens)
     inflection_tokens = measured_graph_tokens(forward.program, setup.device, max_tokens)
@@ -31,9 +30,6 @@ def measure(setup: Setup, shape: ModelShape) -> Rows:
             timing = _time(setup, route, batches)
             figures = _figures(shape, load, batches, timing)
             yield Row("Forwards", columns | {"how": name} | figures)
-        if load in setup.sizes.profiled_loads:
-            kernels = kernels_of(setup.device, lambda: _enqueue(launched, batches))  # noqa: B023
-            yield from _kernel_rows(shape, load, kernels)
     stats = replayed.graphs.stats
     yield Row(
         "Graphs of the table above",
@@ -48,19 +44,15 @@ def measure(setup: Setup, shape: ModelShape) -> Rows:
 
 
 def _time(setup: Setup, route: Route, batches: list[Batch]) -> Timing:
+    enqueue = partial(route.enqueue_all, batches)
     for _ in range(_REPLAYED_AT_USE):
-        _enqueue(route, batches)
+        enqueue()
     setup.device.synchronize()
     once = replace(setup.sizes.effort, timed_s=0, least_runs=1)
-    timing = time_enqueued(setup.device, lambda: _enqueue(route, batches), once)
+    timing = time_enqueued(setup.device, enqueue, once)
     if timing.device_s > _LONG_S:
         return timing
-    return time_enqueued(setup.device, lambda: _enqueue(route, batches), setup.sizes.effort)
-
-
-def _enqueue(route: Route, batches: list[Batch]) -> None:
-    for batch in batches:
-        route.enqueue(batch)
+    return time_enqueued(setup.device, enqueue, setup.sizes.effort)
 
 
 def _figures(
@@ -80,29 +72,3 @@ def _figures(
         "over_target": timing.device_s / target_s,
         "runs": timing.runs,
     }
-
-
-def _kernel_rows(shape: ModelShape, load: Load, kernels: list[Kernel]) -> Rows:
-    all_s = sum(kernel.device_s for kernel in kernels)
-    yield Row(
-        "Kernels of a forward",
-        {
-            "model": shape.name,
-            "load": load.name,
-            "kernels": sum(kernel.launches for kernel in kernels),
-            "aimed_at": shape.kernels,
-            "busy_ms": all_s * 1e3,
-        },
-    )
-    for kernel in kernels[:_NAMED_KERNELS]:
-        yield Row(
-            "The longest kernels",
-            {
-                "model": shape.name,
-                "load": load.name,
-                "kernel": kernel.name.replace("|", "/"),
-                "launches": kernel.launches,
-                "busy_ms": kernel.device_s * 1e3,
-                "share": kernel.device_s / all_s,
-            },
-        )

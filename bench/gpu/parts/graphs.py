@@ -6,7 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
-from bench.gpu.forward import Forward, load_forward
+from bench.gpu.forward import Forward
 from bench.gpu.parts.part import Row, Rows, Value
 from bench.gpu.setup import Setup
 from bench.gpu.shapes import ModelShape
@@ -15,7 +15,7 @@ from engine.device.device import Graph
 
 
 def measure(setup: Setup, shape: ModelShape) -> Rows:
-    forward = load_forward(setup, shape)
+    forward = setup.forward(shape)
     configurations = _configurations(forward, setup.sizes.graphs, setup.sizes.graph_tokens)
     for configuration in configurations:
         forward.warm_up(configuration)

@@ -64,15 +64,12 @@ def _events(setup: Setup) -> list[float]:
 
 def _steps(setup: Setup, shape: ModelShape) -> Rows:
     """From the packed ids of one text to its vector, on the host and on an event loop."""
-    engine = setup.load(shape)
+    engine = setup.engine(shape)
     batch = batch_of(random_texts([min(_TOKENS, shape.max_tokens)], shape.vocabulary))
-    try:
-        for _ in range(_WARM_UP):
-            engine.step(batch).wait()
-        runs = [_timed_step(engine, batch) for _ in range(setup.sizes.latency_runs)]
-        wakes_s = asyncio.run(_wakes(engine, batch, setup.sizes.latency_runs))
-    finally:
-        engine.close()
+    for _ in range(_WARM_UP):
+        engine.step(batch).wait()
+    runs = [_timed_step(engine, batch) for _ in range(setup.sizes.latency_runs)]
+    wakes_s = asyncio.run(_wakes(engine, batch, setup.sizes.latency_runs))
     returned_s, total_s, infer_s = zip(*runs, strict=True)
     beside_s = [total - infer for total, infer in zip(total_s, infer_s, strict=True)]
     name = f"{shape.name}, 1×{_TOKENS}"

@@ -18,7 +18,7 @@ _TABLE = "Beside sentence-transformers"
 
 
 def measure(setup: Setup, shape: ModelShape) -> Rows:
-    engine = setup.load(shape)
+    engine = setup.engine(shape)
     try:
         yield from _parity(setup, shape, engine)
         yield from _speeds(setup, shape, engine)
@@ -29,8 +29,6 @@ def measure(setup: Setup, shape: ModelShape) -> Rows:
             raise
         fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         yield Row(_TABLE, {"model": shape.name, "fault": fault})
-    finally:
-        engine.close()
 
 
 def _parity(setup: Setup, shape: ModelShape, engine: Engine) -> Rows:

@@ -177,11 +177,10 @@ def test_replay_with_the_lengths_of_its_capture_does_not_pass(
     monkeypatch.setattr("engine.engine.Installed", lambda _: {"triton": stale})
     setup = replace(setup, installed=lambda _: {"triton": stale})
     finished = Finished(setup, [PARTS["agreement"]], PLENTY_S, tmp_path)
-    passed = {
-        row["texts"]: row["passes"] for row in finished.rows("Replays beside launched forwards")
-    }
+    rows = finished.rows("Replays beside launched forwards")
+    passed = {row["texts"]: row["passes"] for row in rows if row["graph"] == "128 tokens, 32 texts"}
     assert passed["random, 1"] is False
-    assert passed["two, and empty slots"] is False
+    assert passed["half, and empty slots"] is False
 
 
 def test_part_that_fails_does_not_keep_others_from_running(setup: Setup, tmp_path: Path) -> None:
@@ -202,10 +201,23 @@ def test_lost_device_ends_the_run(setup: Setup, tmp_path: Path) -> None:
 
 
 def test_part_beyond_its_time_is_cut_short_and_keeps_its_rows(setup: Setup, tmp_path: Path) -> None:
-    finished = Finished(setup, [part("first", rows_and()), part("second", rows_and())], 0, tmp_path)
-    assert finished.states == {"first": "cut short", "second": "cut short"}
+    finished = Finished(setup, [part("first", rows_and())], 1e-9, tmp_path)
+    assert finished.states == {"first": "cut short"}
     assert len(finished.rows("first")) == 1
     assert "**cut short**" in finished.markdown
+
+
+def test_nothing_begins_when_no_time_is_left(setup: Setup, tmp_path: Path) -> None:
+    finished = Finished(setup, [part("first", rows_and()), part("second", rows_and())], 0, tmp_path)
+    assert finished.states == {"first": "cut short", "second": "cut short"}
+    assert all(part["tables"] == {} for part in finished.json["parts"])
+
+
+def test_what_a_section_leaves_of_its_time_goes_to_the_next(setup: Setup, tmp_path: Path) -> None:
+    sections = Part("both", "Both", 1, lambda setup: [rows_and()(setup), rows_and()(setup)])
+    finished = Finished(setup, [sections], PLENTY_S, tmp_path)
+    assert finished.states == {"both": "done"}
+    assert len(finished.rows("first")) == 4
 
 
 def test_rows_are_on_disk_before_the_next_is_measured(setup: Setup, tmp_path: Path) -> None:
