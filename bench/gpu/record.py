@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from bench.gpu.parts.part import Part, Row, Value
-from bench.gpu.report import markdown
+from bench.gpu.report import markdown, part_markdown
 
 SCHEMA = 1  # a change of meaning raises it
 
@@ -16,11 +16,11 @@ State = Literal["running", "done", "cut short", "failed"]
 
 
 class Record:
-    """Writes `gpu.json`, and `gpu.md` whenever a part ends."""
+    """Writes `gpu.json`, and says what a part found, in `gpu.md` too, when it ends."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
+        self._directory, self._say = directory, say
         self.results: dict[str, Any] = {
             "schema": SCHEMA,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -42,13 +42,12 @@ class Record:
         self._parts[-1].setdefault("errors", []).append(error)
         self._write()
 
-    def end(self, state: State, seconds: float) -> Mapping[str, Any]:
-        """The part as it was recorded."""
+    def end(self, state: State, seconds: float) -> None:
         part = self._parts[-1]
         part["state"], part["seconds"] = state, round(seconds, 1)
         self._write()
         (self._directory / "gpu.md").write_text(markdown(self.results), encoding="utf-8")
-        return part
+        self._say(part_markdown(part))
 
     @property
     def faults(self) -> list[str]:

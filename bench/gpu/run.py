@@ -3,69 +3,70 @@
 import gc
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 
 from bench.gpu.parts.part import Part, Rows
 from bench.gpu.record import Record, State
-from bench.gpu.report import part_markdown
 from bench.gpu.setup import Setup
 from engine.device.memory import translated
 from engine.errors import DeviceLost
 
-Say = Callable[[str], None]
+_WORST_FIRST: tuple[State, ...] = ("failed", "cut short")
 
 
-def run(setup: Setup, parts: Sequence[Part], seconds: float, record: Record, say: Say) -> None:
-    """A part that fails does not end the run; a device that is lost does.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A part that fails does not end it; a device that is lost does.
 
     Time is looked at between rows: a part may take longer by its last one, and what would begin
     when there is none left does not.
     """
-    deadline_s = perf_counter() + seconds
-    for place, part in enumerate(parts):
-        shares = sum(later.share for later in parts[place:])
-        left_s = max(0.0, deadline_s - perf_counter())
-        record.begin(part)
-        started_s = perf_counter()
+
+    setup: Setup
+    record: Record
+    clock: Callable[[], float] = perf_counter
+
+    def measure(self, parts: Sequence[Part], seconds: float) -> None:
+        deadline_s = self.clock() + seconds
+        for place, part in enumerate(parts):
+            shares = sum(later.share for later in parts[place:])
+            self.record.begin(part)
+            started_s = self.clock()
+            try:
+                state = self._part(part, (deadline_s - started_s) * part.share / shares)
+            except DeviceLost as error:
+                self.record.fail(f"the device is lost, and with it the run: {error}")
+                self.record.end("failed", self.clock() - started_s)
+                return
+            self.record.end(state, self.clock() - started_s)
+
+    def _part(self, part: Part, seconds: float) -> State:
+        deadline_s = self.clock() + seconds
+        sections = part.sections(self.setup)
+        states: list[State] = []
+        for place, rows in enumerate(sections):
+            left_s = deadline_s - self.clock()
+            states.append(self._section(rows, left_s / (len(sections) - place)))
+            gc.collect()  # graphs, and models that no other part shares
+            self.setup.device.release_unused()
+        return next((state for state in _WORST_FIRST if state in states), "done")
+
+    def _section(self, rows: Rows, seconds: float) -> State:
+        if seconds <= 0:
+            return "cut short"
+        deadline_s = self.clock() + seconds
         try:
-            state = _run_part(setup, part, left_s * part.share / shares, record)
-        except DeviceLost as error:
-            record.fail(f"the device is lost, and with it the run: {error}")
-            say(part_markdown(record.end("failed", perf_counter() - started_s)))
-            return
-        say(part_markdown(record.end(state, perf_counter() - started_s)))
-
-
-def _run_part(setup: Setup, part: Part, seconds: float, record: Record) -> State:
-    deadline_s = perf_counter() + seconds
-    sections = part.sections(setup)
-    states: list[State] = []
-    for place, rows in enumerate(sections):
-        left_s = max(0.0, deadline_s - perf_counter())
-        states.append(_run_section(rows, left_s / (len(sections) - place), record))
-        gc.collect()  # models and graphs of the section
-        setup.device.release_unused()
-    worst: tuple[State, ...] = ("failed", "cut short")
-    return next((state for state in worst if state in states), "done")
-
-
-def _run_section(rows: Rows, seconds: float, record: Record) -> State:
-    if seconds <= 0:
-        return "cut short"
-    deadline_s = perf_counter() + seconds
-    try:
-        for row in rows:
-            record.add(row)
-            if perf_counter() > deadline_s:
-                return "cut short"
-    except Exception as error:
-        error = translated(error)
-        if isinstance(error, DeviceLost):
-            raise error
-        record.fail(traceback.format_exc(limit=-6))
-        return "failed"
-    finally:
-        close = getattr(rows, "close", None)
-        if close is not None:
-            close()
-    return "done"
+            for row in rows:
+                self.record.add(row)
+                if self.clock() >= deadline_s:
+                    return "cut short"
+        except Exception as error:
+            error = translated(error)
+            if isinstance(error, DeviceLost):
+                raise error
+            self.record.fail(traceback.format_exc(limit=-6))
+            return "failed"
+        finally:
+            rows.close()
+        return "done"

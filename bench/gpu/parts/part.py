@@ -1,6 +1,6 @@
 """What a part of the run is: it yields rows of tables, as they are measured."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from bench.gpu.setup import Setup
@@ -20,7 +20,7 @@ class Row:
     values: dict[str, Value]
 
 
-Rows = Iterator[Row]
+Rows = Generator[Row, None, None]
 
 
 @dataclass(frozen=True)

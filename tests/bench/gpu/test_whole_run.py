@@ -1,13 +1,14 @@
 """The run from start to end, on a device whose queue runs late."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hand_clock import HandClock
 from reference_attention import ReferenceAttention
 from simulated_device import SimulatedDevice
 from small_gpu_bench import SMALL_MODELS, CpuPeer, small_setup
@@ -15,7 +16,7 @@ from small_gpu_bench import SMALL_MODELS, CpuPeer, small_setup
 from bench.gpu.parts import PARTS
 from bench.gpu.parts.part import Part, Row, Rows, at_once
 from bench.gpu.record import Record
-from bench.gpu.run import run
+from bench.gpu.run import Run
 from bench.gpu.setup import Setup
 from engine.attention import AttentionSpec
 from engine.backends.backend import DeviceStep, HostStep
@@ -23,16 +24,19 @@ from engine.backends.backend import DeviceStep, HostStep
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAMES = [shape.name for shape in SMALL_MODELS]
-PLENTY_S = 1000.0
+CLOCK = HandClock()  # stands still unless a test moves it
 
 
 class Finished:
     """What a run left behind."""
 
-    def __init__(self, setup: Setup, parts: list[Part], seconds: float, directory: Path) -> None:
+    def __init__(
+        self, setup: Setup, parts: list[Part], directory: Path, seconds: float = 1000
+    ) -> None:
         self.said: list[str] = []
-        self.record = Record(directory)
-        run(setup, parts, seconds, self.record, self.said.append)
+        self.record = Record(directory, self.said.append)
+        Run(setup, self.record, CLOCK).measure(parts, seconds)
+        setup.close()
         self.json = json.loads((directory / "gpu.json").read_text())
         self.markdown = (directory / "gpu.md").read_text()
 
@@ -57,7 +61,7 @@ def whole(checkpoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     setup = replace(setup, load_peer=CpuPeer(setup.checkpoints))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("engine.engine.Installed", lambda _: {"triton": attention})
-        yield Finished(setup, list(PARTS.values()), PLENTY_S, tmp_path_factory.mktemp("out"))
+        yield Finished(setup, list(PARTS.values()), tmp_path_factory.mktemp("out"))
 
 
 @pytest.fixture
@@ -138,17 +142,17 @@ def test_peer_is_asked_for_no_more_texts_at_a_time_than_there_are(whole: Finishe
     assert all(row["min_cosine"] > 0.9999 for row in rows)
 
 
-def test_nothing_is_left_on_the_device(whole: Finished, checkpoints: Path) -> None:
-    device = SimulatedDevice()
-    small = small_setup(checkpoints, device, ReferenceAttention())
-    parts = [PARTS[name] for name in ("attention", "graphs")]
-    run(replace(small, models=SMALL_MODELS[:1]), parts, PLENTY_S, whole.record, lambda _: None)
+def test_nothing_is_left_on_the_device(setup: Setup, tmp_path: Path) -> None:
+    device = setup.device
+    assert isinstance(device, SimulatedDevice)
+    Finished(setup, [PARTS[name] for name in ("attention", "products", "graphs")], tmp_path)
+    assert device.captures > 0
     assert device.graphs == []
     assert device.waiting == 0
 
 
 def test_peer_that_is_not_installed_is_named(setup: Setup, tmp_path: Path) -> None:
-    finished = Finished(setup, [PARTS["peer"]], PLENTY_S, tmp_path)
+    finished = Finished(setup, [PARTS["peer"]], tmp_path)
     (row,) = finished.rows("Beside sentence-transformers")
     assert row["fault"].startswith("not installed: No module named 'sentence_transformers'")
     assert finished.record.faults == []
@@ -156,7 +160,7 @@ def test_peer_that_is_not_installed_is_named(setup: Setup, tmp_path: Path) -> No
 
 def test_wrong_attention_does_not_pass(setup: Setup, tmp_path: Path) -> None:
     wrong = replace(setup, installed=lambda _: {"triton": UncausalAttention()})
-    finished = Finished(wrong, [PARTS["attention"]], PLENTY_S, tmp_path)
+    finished = Finished(wrong, [PARTS["attention"]], tmp_path)
     rows = finished.rows("Attention: errors")
     assert {row["passes"] for row in rows if "causal" not in row["mask"]} == {True}
     assert {row["passes"] for row in rows if "causal" in row["mask"]} == {False}
@@ -165,7 +169,7 @@ def test_wrong_attention_does_not_pass(setup: Setup, tmp_path: Path) -> None:
 
 def test_backend_that_reads_its_neighbour_does_not_pass(setup: Setup, tmp_path: Path) -> None:
     wrong = replace(setup, installed=lambda _: {"triton": NeighbourlyAttention()})
-    finished = Finished(wrong, [PARTS["attention"]], PLENTY_S, tmp_path)
+    finished = Finished(wrong, [PARTS["attention"]], tmp_path)
     assert {row["passes"] for row in finished.rows("Attention: errors")} == {False}
     assert {row["max_error"] for row in finished.rows("Attention: errors")} == {"nan"}
 
@@ -176,7 +180,7 @@ def test_replay_with_the_lengths_of_its_capture_does_not_pass(
     stale = StaleAttention()
     monkeypatch.setattr("engine.engine.Installed", lambda _: {"triton": stale})
     setup = replace(setup, installed=lambda _: {"triton": stale})
-    finished = Finished(setup, [PARTS["agreement"]], PLENTY_S, tmp_path)
+    finished = Finished(setup, [PARTS["agreement"]], tmp_path)
     rows = finished.rows("Replays beside launched forwards")
     passed = {row["texts"]: row["passes"] for row in rows if row["graph"] == "128 tokens, 32 texts"}
     assert passed["random, 1"] is False
@@ -185,7 +189,7 @@ def test_replay_with_the_lengths_of_its_capture_does_not_pass(
 
 def test_part_that_fails_does_not_keep_others_from_running(setup: Setup, tmp_path: Path) -> None:
     parts = [part("first", rows_and(ValueError("what went wrong"))), part("second", rows_and())]
-    finished = Finished(setup, parts, PLENTY_S, tmp_path)
+    finished = Finished(setup, parts, tmp_path)
     assert finished.states == {"first": "failed", "second": "done"}
     assert len(finished.rows("first")) == 2
     assert "ValueError: what went wrong" in finished.markdown
@@ -195,29 +199,31 @@ def test_part_that_fails_does_not_keep_others_from_running(setup: Setup, tmp_pat
 def test_lost_device_ends_the_run(setup: Setup, tmp_path: Path) -> None:
     lost = RuntimeError("CUDA error: an illegal memory access was encountered")
     parts = [part("first", rows_and(lost)), part("second", rows_and())]
-    finished = Finished(setup, parts, PLENTY_S, tmp_path)
+    finished = Finished(setup, parts, tmp_path)
     assert finished.states == {"first": "failed"}
     assert "illegal memory access" in finished.record.faults[0]
 
 
 def test_part_beyond_its_time_is_cut_short_and_keeps_its_rows(setup: Setup, tmp_path: Path) -> None:
-    finished = Finished(setup, [part("first", rows_and())], 1e-9, tmp_path)
-    assert finished.states == {"first": "cut short"}
+    parts = [part("first", rows_and(took_s=6)), part("second", rows_and(took_s=1))]
+    finished = Finished(setup, parts, tmp_path, seconds=10)
+    assert finished.states == {"first": "cut short", "second": "done"}
     assert len(finished.rows("first")) == 1
-    assert "**cut short**" in finished.markdown
+    assert "**cut short** after 6.0 s" in finished.markdown
 
 
 def test_nothing_begins_when_no_time_is_left(setup: Setup, tmp_path: Path) -> None:
-    finished = Finished(setup, [part("first", rows_and()), part("second", rows_and())], 0, tmp_path)
+    parts = [part("first", rows_and(took_s=20)), part("second", rows_and())]
+    finished = Finished(setup, parts, tmp_path, seconds=10)
     assert finished.states == {"first": "cut short", "second": "cut short"}
-    assert all(part["tables"] == {} for part in finished.json["parts"])
+    assert finished.json["parts"][1]["tables"] == {}
 
 
 def test_what_a_section_leaves_of_its_time_goes_to_the_next(setup: Setup, tmp_path: Path) -> None:
-    sections = Part("both", "Both", 1, lambda setup: [rows_and()(setup), rows_and()(setup)])
-    finished = Finished(setup, [sections], PLENTY_S, tmp_path)
-    assert finished.states == {"both": "done"}
-    assert len(finished.rows("first")) == 4
+    took_s = (1, 4)  # each row, of which every section has two
+    sections = Part("both", "Both", 1, lambda setup: [rows_and(took_s=s)(setup) for s in took_s])
+    assert Finished(setup, [sections], tmp_path, seconds=10.5).states == {"both": "done"}
+    assert Finished(setup, [sections], tmp_path, seconds=9.5).states == {"both": "cut short"}
 
 
 def test_rows_are_on_disk_before_the_next_is_measured(setup: Setup, tmp_path: Path) -> None:
@@ -229,7 +235,7 @@ def test_rows_are_on_disk_before_the_next_is_measured(setup: Setup, tmp_path: Pa
             (found,) = json.loads((tmp_path / "gpu.json").read_text())["parts"]
             seen.append(len(found["tables"]["numbers"]))
 
-    run(setup, [part("first", measure)], PLENTY_S, Record(tmp_path), lambda _: None)
+    Finished(setup, [part("first", measure)], tmp_path)
     assert seen == [1, 2, 3]
 
 
@@ -237,20 +243,21 @@ def test_device_lost_within_an_engine_ends_the_run(setup: Setup, tmp_path: Path)
     device = setup.device
     assert isinstance(device, SimulatedDevice)
     device.break_down()
-    finished = Finished(setup, [PARTS["clients"], PARTS["graphs"]], PLENTY_S, tmp_path)
+    finished = Finished(setup, [PARTS["clients"], PARTS["graphs"]], tmp_path)
     assert finished.states == {"clients": "failed"}
 
 
-def part(name: str, measure: Any) -> Part:
+def part(name: str, measure: Callable[[Setup], Rows]) -> Part:
     return Part(name, name.title(), 1, at_once(measure))
 
 
-def rows_and(error: Exception | None = None) -> Any:
+def rows_and(error: Exception | None = None, took_s: float = 0) -> Callable[[Setup], Rows]:
     """Two rows, of a table called as the part that measures first."""
 
     def measure(_: Setup) -> Rows:
-        yield Row("first", {"number": 1})
-        yield Row("first", {"number": 2})
+        for number in (1, 2):
+            CLOCK.now += took_s
+            yield Row("first", {"number": number})
         if error is not None:
             raise error
 
