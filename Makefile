@@ -70,6 +70,7 @@ $(TRITON)/.installed: | .venv/.dev
 ALL_KERNELS := tests/engine/triton_kernels/product_attention.py
 .PHONY: kernels
 kernels: export PYTHONPATH = .:tests
+kernels: export TRITON_CACHE_DIR = $(CURDIR)/build/triton
 kernels: .venv/.dev $(TRITON)/.installed ## Every kernel: interpreted, and compiled for sm_90, by two versions of Triton
 	$(BIN)/pytest $(ALL_KERNELS)
 	PYTHONPATH=$(TRITON):$(PYTHONPATH) $(BIN)/pytest $(ALL_KERNELS)

@@ -10,7 +10,7 @@ from attention_oracle import by_the_formula
 from torch import Tensor
 
 from engine.attention import AttentionSpec
-from engine.triton_kernels.attention import Ragged, ragged_attention
+from engine.triton_kernels.attention import TiledSequences, ragged_attention
 from engine.triton_kernels.tiles import fill_tiles, tile_count
 from engine.triton_kernels.tuning import Tuning
 
@@ -45,7 +45,7 @@ class RaggedCase:
         """[tokens + tail + rows behind, heads · D]"""
         out = torch.full((qkv.size(0), self.spec.heads * self.spec.head_dim), UNTOUCHED)
         out = out.to(qkv.dtype)
-        ragged_attention(qkv, out, self._ragged(), self.spec, self.tuning)
+        ragged_attention(qkv, out, self._sequences(), self.spec, self.tuning)
         return out
 
     def assert_right(self) -> None:
@@ -60,7 +60,7 @@ class RaggedCase:
         )
         assert (out[self.tokens + self.tail :] == UNTOUCHED).all()
 
-    def _ragged(self) -> Ragged:
+    def _sequences(self) -> TiledSequences:
         lengths = np.array([*self.lengths, self.tail], np.int32)
         cu_seqlens = np.zeros(lengths.size + 1, np.int32)
         np.cumsum(lengths, out=cu_seqlens[1:])
@@ -68,4 +68,4 @@ class RaggedCase:
         count = tile_count(self.tokens + self.tail, len(self.lengths), rows)
         tiles = np.empty((count, 2), np.int32)
         fill_tiles(lengths, rows, tiles)
-        return Ragged(torch.from_numpy(cu_seqlens), torch.from_numpy(tiles))
+        return TiledSequences(torch.from_numpy(cu_seqlens), torch.from_numpy(tiles))

@@ -25,9 +25,9 @@ class TritonAttention:
     bakes_max_seqlen = False
 
     def __init__(self, layers: Layers) -> None:
-        from engine.triton_kernels.attention import Ragged, ragged_attention
+        from engine.triton_kernels.attention import TiledSequences, ragged_attention
 
-        self._ragged, self._attend = Ragged, ragged_attention
+        self._sequences, self._attend = TiledSequences, ragged_attention
         self._head_dims = sorted({spec.head_dim for spec in layers.specs})
         self._element_bytes = layers.dtype.itemsize
 
@@ -43,7 +43,7 @@ class TritonAttention:
         tuned = self._tuning(spec.head_dim, inputs.configuration)
         place = dict(self._cuts(inputs.configuration))[tuned.block_m]
         tiles = inputs.staging[place].view(-1, 2)  # [N, 2]
-        self._attend(qkv, out, self._ragged(inputs.cu_seqlens, tiles), spec, tuned)
+        self._attend(qkv, out, self._sequences(inputs.cu_seqlens, tiles), spec, tuned)
 
     def _cuts(self, configuration: Configuration) -> Iterator[tuple[int, slice]]:
         """By rows of a tile: its part of the staging buffer. Head dims may differ in their rows."""

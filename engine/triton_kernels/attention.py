@@ -21,7 +21,7 @@ _NO_PEAK = tl.constexpr(-1e30)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Ragged:
+class TiledSequences:
     """Sequences one after another, and how `tiles.fill_tiles` cuts them."""
 
     cu_seqlens: Tensor  # [S + 2] int32
@@ -29,19 +29,19 @@ class Ragged:
 
 
 def ragged_attention(
-    qkv: Tensor, out: Tensor, ragged: Ragged, spec: AttentionSpec, tuning: Tuning
+    qkv: Tensor, out: Tensor, sequences: TiledSequences, spec: AttentionSpec, tuning: Tuning
 ) -> None:
     """softmax(scale · q · kᵀ + what the spec adds) · v, each sequence for itself.
 
     `qkv` [T, heads + 2 · kv_heads, D], `out` [T, heads · D], both with adjacent columns. Rows of no
-    sequence are neither read nor written. A row's result does not depend on the tiles: all blocks
-    of keys begin at multiples of `block_n` in its sequence.
+    sequence are neither read nor written. Blocks of keys begin at multiples of `block_n` in their
+    sequence, so that a row's result is the same in any company.
     """
-    _attend[ragged.tiles.size(0), spec.heads](
+    _attend[sequences.tiles.size(0), spec.heads](
         qkv,
         out,
-        ragged.cu_seqlens,
-        ragged.tiles,
+        sequences.cu_seqlens,
+        sequences.tiles,
         spec.bias,
         spec.alibi,
         spec.scale,

@@ -8,7 +8,7 @@ from ahead_of_time.case import Case
 from attention_oracle import HEAD_DIMS, masks
 
 from engine.attention import AttentionSpec
-from engine.triton_kernels.attention import Ragged, ragged_attention
+from engine.triton_kernels.attention import TiledSequences, ragged_attention
 from engine.triton_kernels.tuning import tuning
 
 _HEADS, _KV_HEADS = 16, 8
@@ -26,7 +26,7 @@ def _attend(head_dim: int, dtype: torch.dtype, length: str, mask: str) -> None:
     ragged_attention(
         torch.empty(8, _HEADS + 2 * _KV_HEADS, head_dim, dtype=dtype),
         torch.empty(8, _HEADS * head_dim, dtype=dtype),
-        Ragged(torch.zeros(3, dtype=torch.int32), torch.zeros(2, 2, dtype=torch.int32)),
+        TiledSequences(torch.zeros(3, dtype=torch.int32), torch.zeros(2, 2, dtype=torch.int32)),
         spec,
         tuning(head_dim, _CLASSES[length], 1, dtype.itemsize),
     )

@@ -11,7 +11,7 @@ from engine.encoder import Embeddings
 from engine.join import JoinNorms
 from engine.norm import RmsNorm
 from engine.segments import Segments
-from engine.triton_kernels.attention import Ragged, ragged_attention
+from engine.triton_kernels.attention import TiledSequences, ragged_attention
 from engine.triton_kernels.embed import embed
 from engine.triton_kernels.finish import finish
 from engine.triton_kernels.gate import gate
@@ -33,14 +33,14 @@ _ATTENTION, _TILES = AttentionSpec(1, 1, 128, 0.1), Tuning(64, 64, 4, 3)
 def _launches(tokens: int, slots: int) -> dict[str, Callable[[], object]]:
     x = torch.empty(tokens, _WIDTH, dtype=torch.bfloat16)
     buffer = torch.zeros(3 * tokens + 3 * slots, dtype=torch.int32)  # views begin anywhere in it
-    ragged = Ragged(buffer[tokens:], buffer[slots : 3 * slots].view(-1, 2))
+    sequences = TiledSequences(buffer[tokens:], buffer[slots : 3 * slots].view(-1, 2))
     ids = buffer[: 3 * tokens].view(3, tokens)
     segments = Segments(*buffer[3 * tokens :].view(3, slots))
     embeddings = Embeddings(_WEIGHT, 8, types=2, positions=_WEIGHT, norm=_NORM)
     rows = torch.empty(slots, _WIDTH)
     return {
         "attention": lambda: ragged_attention(
-            x.view(tokens, -1, 128), torch.empty_like(x), ragged, _ATTENTION, _TILES
+            x.view(tokens, -1, 128), torch.empty_like(x), sequences, _ATTENTION, _TILES
         ),
         "embed": lambda: embed(embeddings, *ids),
         "normed": lambda: normed(x, _NORM),
