@@ -35,7 +35,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     ruler = ["---:" if _is_number(rows, name) else "---" for name in columns]
     header = [name.replace("_", " ") for name in columns]
-    cells = [[_cell(row.get(name)) for name in columns] for row in rows]
+    cells = [[_cell(name, row.get(name)) for name in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, ruler, *cells))
 
 
@@ -44,23 +44,21 @@ def _is_number(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
     return any(isinstance(value, _NUMBERS) and not isinstance(value, bool) for value in values)
 
 
-def _cell(value: object) -> str:
+def _cell(column: str, value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "**no**"
     if isinstance(value, float):
-        return _figure(value)
+        return f"{value:.5f}" if "cosine" in column else _figure(value)
     if isinstance(value, int):
         return f"{value:,}"
     return str(value).replace("|", "\\|")
 
 
 def _figure(value: float) -> str:
-    """Three digits at least; near one, as cosines are, five decimals."""
+    """Three digits at least."""
     size = abs(value)
-    if 0.99 < size < 1.001:
-        return f"{value:.5f}"
     if size >= 100:
         return f"{value:,.0f}"
     if size >= 10:

@@ -24,12 +24,16 @@ def test_columns_are_those_of_all_rows() -> None:
     ]
 
 
-def test_figures_keep_three_digits_and_cosines_five_decimals() -> None:
-    values = (0.000123456, 0.25, 1.2345, 12.345, 1234.5, 0.99934567, 1.0, 32768, True, False, "nan")
+def test_figures_keep_three_digits() -> None:
+    values = (0.000123456, 0.25, 1.2345, 12.345, 1234.5, 32768, True, False, "nan")
     assert [lines([{"value": value}])[-1].strip("| ") for value in values] == [
-        *("0.000123", "0.25", "1.23", "12.3", "1,234", "0.99935", "1.00000", "32,768"),
+        *("0.000123", "0.25", "1.23", "12.3", "1,234", "32,768"),
         *("yes", "**no**", "nan"),
     ]
+
+
+def test_cosines_keep_what_tells_them_from_one() -> None:
+    assert lines([{"min_cosine": 0.99934567}])[-1] == "| 0.99935 |"
 
 
 def test_report_says_what_is_missing() -> None:
