@@ -18,14 +18,11 @@ from engine.device.memory import is_out_of_memory, translated
 from engine.device.program import Equipment
 from engine.device.runner import DeviceConfig, DeviceRunner
 from engine.errors import EngineError
-from engine.families import FAMILIES
-from engine.heads.head import Backbone
-from engine.heads.load import load_heads
 from engine.lazy import DeviceStats, LazyTensor
+from engine.load import load_model
 from engine.runner import CpuRunner, Model, Runner
 from engine.runtime import EngineConfig, Runtime, settle
 from engine.self_test import SelfTest, Subject, run_self_test
-from engine.weights import Weights
 
 __all__ = ["Engine", "EngineConfig"]
 
@@ -58,31 +55,13 @@ class Engine:
         """
         runtime = settle(config, device)
         try:
-            return cls._load(spec, files, config, runtime)
+            model = load_model(spec, files, runtime.kernels)
+            return cls(spec, runtime, model, _runner(spec, runtime, model, config))
         except RuntimeError as error:
             if is_out_of_memory(error):
                 message = f"{spec.id}: {runtime.device_name} has too little memory for the weights"
                 raise EngineError(f"{message}: {error}".partition("\n")[0]) from error
             raise translated(error)  # noqa: B904 - which knows its cause
-
-    @classmethod
-    def _load(
-        cls, spec: ModelSpec, files: ModelFiles, config: EngineConfig, runtime: Runtime
-    ) -> "Engine":
-        if spec.family not in FAMILIES:
-            known = ", ".join(FAMILIES)
-            raise EngineError(f"{spec.id}: family {spec.family!r} is not known: {known}")
-        family = FAMILIES[spec.family]
-        weights = Weights(files.weights, family.prefixes, runtime.kernels.place)
-        encoder = family.load_encoder(files.config, weights, runtime.kernels)
-        width = encoder.embeddings.words.size(1)
-        backbone = Backbone(files.config, weights, runtime.kernels, width)
-        heads = load_heads(spec, files, family, backbone)
-        for prefix in family.leftovers(files.config):
-            weights.ignore(prefix)
-        weights.finish()
-        model = Model(encoder, heads)
-        return cls(spec, runtime, model, _runner(spec, runtime, model, config))
 
     @property
     def runtime(self) -> Mapping[str, Any]:

@@ -15,12 +15,8 @@ from engine.device.graphs import GraphLimits, Graphs
 from engine.device.graphs import Program as Captured
 from engine.device.program import Equipment, ModelProgram
 from engine.errors import EngineError
-from engine.families import FAMILIES
-from engine.heads.head import Backbone
-from engine.heads.load import load_heads
-from engine.runner import Model
+from engine.load import load_model
 from engine.runtime import Runtime
-from engine.weights import Weights
 
 KIND = "embed"
 
@@ -93,12 +89,8 @@ def load_forward(
     kernels, device = runtime.kernels, runtime.device
     if device is None:
         raise EngineError("a CPU captures nothing")
-    family = FAMILIES[spec.family]
-    weights = Weights(files.weights, family.prefixes, kernels.place)
-    encoder = family.load_encoder(files.config, weights, kernels)
-    backbone = Backbone(files.config, weights, kernels, spec.dim)
-    model = Model(encoder, load_heads(spec, files, family, backbone))
-    attention = attention_of(Layers(encoder.attention_specs, kernels.dtype, device))
+    model = load_model(spec, files, kernels)
+    attention = attention_of(Layers(model.encoder.attention_specs, kernels.dtype, device))
     device.synchronize()  # the weights are there
     program = ModelProgram(Equipment(device, kernels, attention), model, runtime.max_batch_tokens)
     program.reserve_outputs(program.max_tokens)
