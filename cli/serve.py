@@ -51,6 +51,9 @@ def run(settings: Settings) -> None:
     except _start_errors() as error:
         complain(error)
         sys.exit(REFUSED)
+    except _loss() as error:  # of its device: with another process it may come back
+        complain(error)
+        _leave(ENGINE_DIED)
     if code == ENGINE_DIED:
         _leave(code)
     sys.exit(code)
@@ -194,6 +197,14 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False  # a name that may resolve to anything
+
+
+def _loss() -> tuple[type[Exception], ...]:
+    try:
+        from engine.errors import DeviceLost
+    except ImportError:
+        return ()
+    return (DeviceLost,)
 
 
 def _start_errors() -> tuple[type[Exception], ...]:

@@ -56,12 +56,18 @@ class Engine:
         runtime = settle(config, device)
         try:
             model = load_model(spec, files, runtime.kernels)
-            return cls(spec, runtime, model, _runner(spec, runtime, model, config))
         except RuntimeError as error:
             if is_out_of_memory(error):
                 message = f"{spec.id}: {runtime.device_name} has too little memory for the weights"
                 raise EngineError(f"{message}: {error}".partition("\n")[0]) from error
             raise translated(error)  # noqa: B904 - which knows its cause
+        try:
+            return cls(spec, runtime, model, _runner(spec, runtime, model, config))
+        except RuntimeError as error:
+            raise translated(error)  # noqa: B904
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Not of the checkpoint, which has been read by now.
+            raise RuntimeError(f"{spec.id} cannot be started on {runtime.device_name}") from error
 
     @property
     def runtime(self) -> Mapping[str, Any]:
@@ -83,6 +89,13 @@ class Engine:
         """
         self._check(batch)
         return self._runner.step(batch)
+
+    def after_step(self) -> None:
+        """Capture what the last step was due for, while the device runs it; or the next step does.
+
+        For when the step's callback is attached, so that its rows do not wait for the capture.
+        """
+        self._runner.after_step()
 
     def idle(self) -> bool:
         """For when no step waits: do a piece of work that makes later ones faster, of a few
@@ -156,6 +169,9 @@ def _runner(spec: ModelSpec, runtime: Runtime, model: Model, config: EngineConfi
     kernels = runtime.kernels
     if runtime.device is None:
         return CpuRunner(model, kernels.bucket)
+    # Weights were read and cast in another queue, whose memory no other can use.
+    runtime.device.synchronize()
+    runtime.device.release_unused()
     specs = model.encoder.attention_specs
     available = Installed(Layers(specs, kernels.dtype, runtime.device))
     attention = choose(specs, kernels.dtype, available, config.attention_backend)

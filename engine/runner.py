@@ -23,6 +23,10 @@ class Model:
 class Runner(Protocol):
     def step(self, batch: Batch) -> LazyTensor: ...
 
+    def after_step(self) -> None:
+        """Do what a step leaves to be done, once somebody follows it."""
+        ...
+
     def idle(self) -> bool:
         """Do a piece of what is better done while nobody waits. False: there is nothing left."""
         ...
@@ -62,6 +66,9 @@ class CpuRunner:
                 indices=answer.indices,
             )
         )
+
+    def after_step(self) -> None:
+        pass
 
     def idle(self) -> bool:
         return False

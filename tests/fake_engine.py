@@ -30,6 +30,7 @@ class FakeEngine:
         self.device_stats: DeviceStats | None = None
         self.idle_pieces = 0  # of idle work that are left
         self.closed = False
+        self.followed = 0  # steps whose callback was attached
         self.gate = threading.Event()
         self.gate.set()
         self.bad_row: Callable[[NDArray[np.int32]], bool] = lambda ids: NAN_ID in ids
@@ -46,6 +47,9 @@ class FakeEngine:
         if BAD_ID in batch.input_ids:
             raise RuntimeError("a poisonous token")
         return ResolvedTensor(self._output(batch))
+
+    def after_step(self) -> None:
+        self.followed += 1
 
     def idle(self) -> bool:
         self.idle_pieces -= self.idle_pieces > 0

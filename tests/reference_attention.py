@@ -27,6 +27,7 @@ class ReferenceAttention:
         return configuration.slots + 1
 
     def prepare(self, step: HostStep) -> None:
+        assert step.lengths.sum() == step.configuration.tokens  # the dummy tail included
         self.prepared.append(step.configuration)
         step.staging[:] = step.lengths
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from engine.batch import Batch
 from engine.errors import DeviceLost
 from engine.lazy import LazyTensor, StepOutput
+from observability.logs import get_logger, place_of
 
 Step = Callable[[Batch], LazyTensor]
 IdleWork = Callable[[], bool]  # False: nothing is left to do
@@ -46,8 +47,10 @@ class EngineThread:
         self._thread.start()
         self._watch()
 
-    async def run(self, step: Step, batch: Batch) -> StepOutput:
-        """The output of one step.
+    async def run(
+        self, step: Step, batch: Batch, after: Callable[[], None] = lambda: None
+    ) -> StepOutput:
+        """The output of one step; `after` is called on the thread, once the step is followed.
 
         Raises:
             EngineDied: the thread is gone. Any other exception is the step's own.
@@ -59,7 +62,7 @@ class EngineThread:
             self._progress_s = self._loop.time()
         self._running.add(answer)
         answer.add_done_callback(self._note_progress)
-        self._work.put(lambda: self._run_step(step, batch, answer))
+        self._work.put(lambda: self._run_step(step, batch, answer, after))
         return await asyncio.shield(answer)
 
     async def call(self, work: Callable[[], Result]) -> Result:
@@ -121,21 +124,35 @@ class EngineThread:
         """Whether there is more to do of it."""
         if self._running:  # what runs behind the step has the device
             return True
-        try:
-            return any([work() for work in self._idle_work])  # noqa: C419 - a piece of each
-        except DeviceLost as error:
-            self._post(self.declare_dead, f"the device is lost: {error}")
-            return False
+        more = False
+        for work in list(self._idle_work):
+            try:
+                more |= work()
+            except DeviceLost as error:
+                self._lose(error)
+            except Exception as error:  # what is only done to be faster must not end what serves
+                get_logger().error("idle_work_failed", **place_of(error))
+                self._idle_work.remove(work)
+        return more
 
-    def _run_step(self, step: Step, batch: Batch, answer: asyncio.Future[StepOutput]) -> None:
+    def _lose(self, error: DeviceLost) -> None:
+        self._post(self.declare_dead, f"the device is lost: {error}")
+
+    def _run_step(
+        self,
+        step: Step,
+        batch: Batch,
+        answer: asyncio.Future[StepOutput],
+        after: Callable[[], None],
+    ) -> None:
         try:
             lazy = step(batch)
+            lazy.add_done_callback(lambda done: self._resolve(answer, done))
+            after()
         except DeviceLost as error:
-            self._post(self.declare_dead, f"the device is lost: {error}")
+            self._lose(error)
         except Exception as error:
             self._post(_fail, answer, error)
-        else:
-            lazy.add_done_callback(lambda done: self._resolve(answer, done))
 
     def _run_call(self, work: Callable[[], Result], answer: asyncio.Future[Result]) -> None:
         try:
@@ -149,7 +166,7 @@ class EngineThread:
         try:
             output = lazy.wait()
         except DeviceLost as error:
-            self._post(self.declare_dead, f"the device is lost: {error}")
+            self._lose(error)
         except Exception as error:
             self._post(_fail, answer, error)
         else:

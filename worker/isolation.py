@@ -27,7 +27,7 @@ class BatchOutput:
     infer_s: float = 0.0
     padded_tokens: int = 0
     steps: int = 1
-    least_too_large: int | None = None  # tokens of the smallest part that memory was too small for
+    out_of_memory: bool = False  # in one of the steps
 
 
 async def run_isolated(batch: Batch, run: Run) -> BatchOutput:
@@ -44,20 +44,20 @@ async def run_isolated(batch: Batch, run: Run) -> BatchOutput:
         raise
     except Exception as error:
         get_logger().error("step_failed", sequences=batch.sequences, **place_of(error))
-        too_large = batch.tokens if isinstance(error, OutOfMemory) else None
+        out_of_memory = isinstance(error, OutOfMemory)
         if batch.sequences == 1:
             nothing = np.zeros((0, 0), np.float32)
             return BatchOutput(
                 rows=nothing,
                 row_offsets=np.zeros(2, np.int32),
                 failed={0: "engine_failed"},
-                least_too_large=too_large,
+                out_of_memory=out_of_memory,
             )
         middle = batch.sequences // 2
         left = await run_isolated(part(batch, 0, middle), run)
         right = await run_isolated(part(batch, middle, batch.sequences), run)
         joined = _join(left, right)
-        joined.least_too_large = _least(joined.least_too_large, too_large)
+        joined.out_of_memory |= out_of_memory
         return joined
     offsets = output.row_offsets
     return BatchOutput(
@@ -101,13 +101,8 @@ def _join(left: BatchOutput, right: BatchOutput) -> BatchOutput:
         infer_s=left.infer_s + right.infer_s,
         padded_tokens=left.padded_tokens + right.padded_tokens,
         steps=left.steps + right.steps,
-        least_too_large=_least(left.least_too_large, right.least_too_large),
+        out_of_memory=left.out_of_memory or right.out_of_memory,
     )
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    known = [tokens for tokens in (one, other) if tokens is not None]
-    return min(known, default=None)
 
 
 def _widen(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:

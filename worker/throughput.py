@@ -13,6 +13,10 @@ class Throughput:
         self._least_tokens = max_batch_tokens / 2
         self._batches: deque[tuple[int, float]] = deque(maxlen=window)
 
+    def resize(self, max_batch_tokens: int) -> None:
+        """Batches of another size from now on. What was measured still says something."""
+        self._least_tokens = max_batch_tokens / 2
+
     def add(self, tokens: int, busy_s: float) -> bool:
         """Take a batch into account. True: it is the first that says anything."""
         if tokens < self._least_tokens or busy_s <= 0:

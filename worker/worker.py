@@ -17,12 +17,11 @@ from observability.metrics import Metrics
 from transport.messages import Job, JobError, JobResult
 from transport.protocols import Announcement, Delivery, JobConsumer
 from worker.batcher import BatchLimits, take_batch
+from worker.budget import BatchBudget
 from worker.device_metrics import DeviceMetrics
 from worker.engine_thread import EngineDied, EngineThread
 from worker.isolation import BatchOutput, run_isolated
 from worker.throughput import Throughput
-
-_LEAST_BATCH_TOKENS = 512  # one text, for most models: less memory than that serves nobody
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class ModelEngine(Protocol):
     def max_batch_tokens(self) -> int: ...
 
     def step(self, batch: Batch) -> LazyTensor: ...
+
+    def after_step(self) -> None: ...
 
     def idle(self) -> bool: ...
 
@@ -75,6 +76,7 @@ class Worker:
         self._thread = thread
         self._config = config
         self._metrics = metrics
+        self._budget = BatchBudget(model.engine.max_batch_tokens)
         self._limits = BatchLimits(model.engine.max_batch_tokens, config.max_batch_sequences)
         self._throughput = Throughput(model.engine.max_batch_tokens)
         self._device_metrics = DeviceMetrics(metrics, model.spec.id)
@@ -89,6 +91,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
         heartbeat = asyncio.create_task(self._heartbeat())
+        heartbeat.add_done_callback(self._note_end_of_heartbeat)
         try:
             while not (self._draining and not self._pending) and not self._thread.died.done():
                 await self._room.acquire()
@@ -115,6 +118,12 @@ class Worker:
             # A defect of ours: its jobs would wait for ever, and the next batch may do the same.
             get_logger().error("batch_lost", **place_of(error))
             self._thread.declare_dead(f"a batch was lost to {type(error).__name__}")
+
+    def _note_end_of_heartbeat(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Gateways would take a worker for dead that is not.
+            get_logger().error("heartbeat_lost", **place_of(error))
+            self._thread.declare_dead(f"the heartbeat was lost to {type(error).__name__}")
 
     async def _next_batch(self) -> list[Delivery]:
         free_tokens = self._limits.max_batch_tokens - sum(d.job.tokens for d in self._pending)
@@ -154,7 +163,9 @@ class Worker:
         await self._complete(deliveries, batch, output, started_s)
 
     async def _run_step(self, batch: Batch) -> StepOutput:
-        output = await self._thread.run(self._model.engine.step, batch)
+        output = await self._thread.run(
+            self._model.engine.step, batch, self._model.engine.after_step
+        )
         self._device_metrics.count_step(batch.tokens + output.padded_tokens, output.launch)
         return output
 
@@ -203,9 +214,13 @@ class Worker:
         self._metrics.batch_tokens.labels(name).observe(batch.tokens + output.padded_tokens)
         self._metrics.batch_size.labels(name).observe(batch.sequences)
         self._metrics.padding_tokens.labels(name).inc(output.padded_tokens)
-        if output.least_too_large is not None:
+        if output.out_of_memory:
             self._metrics.oom.labels(name).inc()
-            self._shrink(output.least_too_large)
+            changed = self._budget.ran_out()
+        else:
+            changed = output.steps == 1 and self._budget.ran(batch.tokens)
+        if changed:
+            self._take_budget()
         if output.steps > 1:
             self._metrics.batch_bisect.labels(name).inc()
         elif self._throughput.add(batch.tokens, output.infer_s):
@@ -215,19 +230,13 @@ class Worker:
         if output.failed:
             get_logger().error("sequences_failed", model=name, count=len(output.failed))
 
-    def _shrink(self, too_large: int) -> None:
-        """Batches of half of what memory was too small for: whoever else uses it is here to stay.
-
-        A larger job still runs, and is split again.
-        """
-        tokens = min(self._limits.max_batch_tokens, max(_LEAST_BATCH_TOKENS, too_large // 2))
-        if tokens < self._limits.max_batch_tokens:
-            self._limits = replace(self._limits, max_batch_tokens=tokens)
-            self._throughput = Throughput(tokens)
-            self._metrics.batch_budget_tokens.labels(self._model.spec.id).set(tokens)
-            get_logger().warning(
-                "batches_shrunk", model=self._model.spec.id, max_batch_tokens=tokens
-            )
+    def _take_budget(self) -> None:
+        """A larger job still runs, alone, and is split where memory is too small for it."""
+        tokens, name = self._budget.tokens, self._model.spec.id
+        self._limits = replace(self._limits, max_batch_tokens=tokens)
+        self._throughput.resize(tokens)
+        self._metrics.batch_budget_tokens.labels(name).set(tokens)
+        get_logger().warning("batch_budget_changed", model=name, max_batch_tokens=tokens)
 
     async def _heartbeat(self) -> None:
         while True:

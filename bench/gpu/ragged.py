@@ -63,6 +63,7 @@ def on_device(spec: AttentionSpec, device: Device) -> AttentionSpec:
     bias, alibi = (
         None if tensor is None else tensor.to(device.place) for tensor in (spec.bias, spec.alibi)
     )
+    device.synchronize()  # they were copied in another queue than the one that reads them
     return replace(spec, bias=bias, alibi=alibi)
 
 

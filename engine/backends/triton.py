@@ -1,6 +1,7 @@
 """Our own kernel: all masks, and no plan but the cutting of sequences into tiles."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from engine.backends.backend import Caps, DeviceStep, HostStep, Layers
 from engine.device.buckets import Configuration
 from engine.triton_kernels.tiles import fill_tiles, tile_count
 from engine.triton_kernels.tuning import Tuning, tuning
+
+_KEPT = 1024  # configurations
 
 
 class TritonAttention:
@@ -30,29 +33,30 @@ class TritonAttention:
         self._sequences, self._attend = TiledSequences, ragged_attention
         self._head_dims = sorted({spec.head_dim for spec in layers.specs})
         self._element_bytes = layers.dtype.itemsize
+        self._cuts = lru_cache(_KEPT)(self._cut)  # asked for by every layer
 
     def staging_ints(self, configuration: Configuration) -> int:
-        return max(place.stop for _, place in self._cuts(configuration))
+        return max(place.stop for place in self._cuts(configuration).values())
 
     def prepare(self, step: HostStep) -> None:
         """Cut the sequences into tiles."""
-        for rows, place in self._cuts(step.configuration):
+        for rows, place in self._cuts(step.configuration).items():
             fill_tiles(step.lengths, rows, step.staging[place].reshape(-1, 2))
 
     def run(self, qkv: Tensor, out: Tensor, spec: AttentionSpec, inputs: DeviceStep) -> None:
         tuned = self._tuning(spec.head_dim, inputs.configuration)
-        place = dict(self._cuts(inputs.configuration))[tuned.block_m]
+        place = self._cuts(inputs.configuration)[tuned.block_m]
         tiles = inputs.staging[place].view(-1, 2)  # [N, 2]
         self._attend(qkv, out, self._sequences(inputs.cu_seqlens, tiles), spec, tuned)
 
-    def _cuts(self, configuration: Configuration) -> Iterator[tuple[int, slice]]:
+    def _cut(self, configuration: Configuration) -> Mapping[int, slice]:
         """By rows of a tile: its part of the staging buffer. Head dims may differ in their rows."""
-        start = 0
         heights = {self._tuning(head_dim, configuration).block_m for head_dim in self._head_dims}
+        cuts, start = {}, 0
         for rows in sorted(heights):
             end = start + 2 * tile_count(configuration.tokens, configuration.slots, rows)
-            yield rows, slice(start, end)
-            start = end
+            cuts[rows], start = slice(start, end), end
+        return cuts
 
     def _tuning(self, head_dim: int, configuration: Configuration) -> Tuning:
         return tuning(head_dim, configuration.tokens, configuration.slots, self._element_bytes)

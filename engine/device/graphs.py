@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +11,13 @@ from typing import Literal, Protocol
 
 from engine.device.buckets import SLOTS, Configuration, seqlen_bucket, slot_bucket, token_bucket
 from engine.device.device import Device, Event, Graph, GraphPool
+from engine.device.memory import translated
+from engine.errors import DeviceLost, OutOfMemory
 
 logger = logging.getLogger(__name__)
 
 _CAPTURED_AT_USE = 2  # a configuration seen once may never come again
+_USES_AFTER_OOM = 100  # of a configuration, until its capture is tried again
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Program:
     # Uploads inputs of the configuration that hold dummy tokens alone: what the buffers were last
     # filled with has another layout, and would send a forward anywhere in memory.
     upload_blank: Callable[[Configuration], None]
+    kinds: Collection[str] | None = None  # what the model answers; None: anything
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Graphs:
         self._eager_only: set[Configuration] = set()
         self._evicted: deque[tuple[Event, Graph]] = deque()
         self._missing = deque(hot.hottest() if hot else ())
-        self._replays = self._eager = self._captures = self._failed = 0
+        self._replays = self._eager = self._captures = self._failed = self._size_bytes = 0
 
     def configure(
         self, kind: str, tokens: int, rows: int, max_seqlen: int = 0
@@ -115,7 +119,7 @@ class Graphs:
         return "eager" if captured is None else "replay"
 
     def after_step(self, configuration: Configuration) -> None:
-        """Capture, while the device runs the step, what was used often enough. Never raises."""
+        """Capture what was used often enough, while the device runs the step. Raises DeviceLost."""
         if self._uses[configuration] >= _CAPTURED_AT_USE and self._is_missing(configuration):
             self._capture(configuration)
 
@@ -134,7 +138,7 @@ class Graphs:
     def idle(self) -> bool:
         """Capture one configuration that was hot in the last run. False: there is none left.
 
-        For when no step waits: it takes as long as a step of the configuration. Never raises.
+        For when no step waits: it takes as long as a step of the configuration. Raises DeviceLost.
         """
         self._reset_evicted()
         while self._missing and len(self._captured) < self._limits.max_count:
@@ -144,7 +148,7 @@ class Graphs:
             try:
                 self._warm_up(configuration)
             except Exception as error:
-                self._give_up(configuration, error)
+                self._leave_out(configuration, error)
             else:
                 self._capture(configuration)
             return True
@@ -154,9 +158,10 @@ class Graphs:
 
     @property
     def stats(self) -> GraphStats:
+        """From any thread."""
         return GraphStats(
             count=len(self._captured),
-            bytes=sum(captured.size_bytes for captured in self._captured.values()),
+            bytes=self._size_bytes,
             replays=self._replays,
             eager=self._eager,
             captures=self._captures,
@@ -165,8 +170,10 @@ class Graphs:
 
     def _graphable(self, configuration: Configuration) -> bool:
         """Whether it is padded, as `configure` makes those that graphs are for."""
+        kinds = self._program.kinds
         return (
-            configuration.tokens <= self._limits.max_tokens
+            (kinds is None or configuration.kind in kinds)
+            and configuration.tokens <= self._limits.max_tokens
             and configuration.tokens == token_bucket(configuration.tokens)
             and configuration.slots in SLOTS
         )
@@ -186,23 +193,33 @@ class Graphs:
         if not self._make_room():
             return
         graph = self._pool.graph()
-        free_bytes, _ = self._device.memory()
         try:
+            free_bytes, _ = self._device.memory()
             with _without_garbage_collection():
                 graph.capture(partial(self._program.forward, configuration))
+            size_bytes = max(0, free_bytes - self._device.memory()[0])
         except Exception as error:
             with suppress(Exception):
                 graph.reset()
-            self._give_up(configuration, error)
+            self._leave_out(configuration, error)
             return
-        size_bytes = max(0, free_bytes - self._device.memory()[0])
         self._captured[configuration] = _Captured(graph, size_bytes)
         self._captures += 1
+        self._size_bytes += size_bytes
         logger.debug("captured %s: %d bytes", configuration, size_bytes)
 
-    def _give_up(self, configuration: Configuration, error: Exception) -> None:
-        self._eager_only.add(configuration)
+    def _leave_out(self, configuration: Configuration, error: Exception) -> None:
+        """Do without a graph: for good, or, where only memory was short, until a few uses later."""
         self._failed += 1
+        error = translated(error)
+        if isinstance(error, DeviceLost):
+            raise error
+        if isinstance(error, OutOfMemory):
+            self._device.release_unused()
+            self._uses[configuration] = -_USES_AFTER_OOM
+            logger.warning("no memory for a graph of %s for now: %s", configuration, error)
+            return
+        self._eager_only.add(configuration)
         logger.warning("%s stays without a graph: %s", configuration, error)
 
     def _make_room(self) -> bool:
@@ -214,7 +231,9 @@ class Graphs:
             return False
         passed = self._device.event()
         passed.record()  # behind its last replay, as it is behind everything
-        self._evicted.append((passed, self._captured.pop(oldest).graph))
+        evicted = self._captured.pop(oldest)
+        self._size_bytes -= evicted.size_bytes
+        self._evicted.append((passed, evicted.graph))
         del self._uses[oldest]
         return True
 

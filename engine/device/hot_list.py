@@ -82,7 +82,7 @@ def _models_of(path: Path) -> dict[str, list[Row]]:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         logger.warning("%s is not read: %s", path, error)
         return {}
     if not isinstance(content, dict) or content.get("version") != _VERSION:

@@ -13,7 +13,7 @@ from engine.attention import AttentionSpec
 from engine.backends.backend import AttentionBackend, DeviceStep, HostStep
 from engine.backends.choice import Preference
 from engine.batch import Batch
-from engine.device.buckets import SLOTS, Configuration
+from engine.device.buckets import SLOTS, Configuration, token_bucket
 from engine.device.device import Device
 from engine.device.staging import InputBuffer
 from engine.packing import Packed
@@ -56,12 +56,12 @@ class StaticInputs:
 
     def __init__(self, device: Device, attention: Preference, limits: InputLimits) -> None:
         self._attention, self._limits = attention, limits
-        # A span has at least one token, so only a graph has more slots than tokens. Backends may
-        # ask for most where sequences are shortest or where they are longest.
-        most_slots = max(limits.max_tokens, SLOTS[-1])
+        # Graphs have more tokens than a batch, and may have more slots than tokens; a span has at
+        # least one token. Backends may ask for most where sequences are shortest or longest.
+        most_tokens = token_bucket(limits.max_tokens)
         self.ints = max(
-            self._parts(Configuration("", limits.max_tokens, slots)).ints
-            for slots in (1, most_slots)
+            self._parts(Configuration("", most_tokens, slots)).ints
+            for slots in (1, max(most_tokens, SLOTS[-1]))
         )
         self._buffer = torch.empty(self.ints, dtype=torch.int32, device=device.place)
         self._packed = lru_cache(_KEPT)(self._view)

@@ -1,10 +1,11 @@
 """Runs a model on an accelerator: packs, enqueues, and is back before the device is done."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,13 @@ from engine.device.hot_list import HotList, cold_configurations
 from engine.device.memory import translated
 from engine.device.program import STEPS_IN_FLIGHT, Equipment, ModelProgram
 from engine.device.staging import Block, OutputPool
-from engine.device.startup import measured_graph_tokens, primed_graphs, reserve
+from engine.device.startup import (
+    measured_graph_tokens,
+    memory_is_told,
+    primed_graphs,
+    reserve,
+    warm_up_short_steps,
+)
 from engine.errors import EngineError, OutOfMemory
 from engine.heads.head import Head
 from engine.lazy import DeviceStats, LazyTensor, StepOutput
@@ -27,6 +34,8 @@ from engine.packing import Layout, row_offsets
 from engine.runner import Model
 
 logger = logging.getLogger(__name__)
+
+_MEMORY_EVERY_S = 2.0  # it is a call to the driver, of which nobody sees more than a heartbeat's
 
 
 @dataclass(frozen=True)
@@ -44,40 +53,48 @@ class DeviceRunner:
         """Take memory, measure and capture. Raises EngineError where memory is too small."""
         self._device, self._model = equipment.device, model
         self._attention = equipment.attention
-        self._device.synchronize()  # the weights are there
-        self._program = ModelProgram(equipment, model, config.budget_tokens)
-        self._graph_tokens = 0
-        self._reserved_bytes = reserve(self._program, self._device, config.budget_tokens)
-        if config.graphs:
-            self._graph_tokens = measured_graph_tokens(
-                self._program, self._device, config.budget_tokens
-            )
-        self._program.reserve_outputs(self._graph_tokens)
-        self._hot = self._hot_list(config)
-        self._graphs = primed_graphs(self._program, self._device, self._graph_tokens, self._hot)
-        self._device.synchronize()
+        self._due: Configuration | None = None  # what may have to be captured after its step
+        free_bytes, _ = self._device.memory()
+        with memory_is_told(self._device, config.budget_tokens):
+            self._program = ModelProgram(equipment, model, config.budget_tokens)
+            reserve(self._program, self._device, config.budget_tokens)
+            warm_up_short_steps(self._program, self._device)
+            self._graph_tokens = 0
+            if config.graphs:
+                self._graph_tokens = measured_graph_tokens(
+                    self._program, self._device, config.budget_tokens
+                )
+            self._program.reserve_outputs(self._graph_tokens)
+            self._hot = self._hot_list(config)
+            self._graphs = primed_graphs(self._program, self._device, self._graph_tokens, self._hot)
+            self._device.synchronize()
+        self._memory, self._looked_s = self._device.memory(), monotonic()
+        self._reserved_bytes = free_bytes - self._memory[0]
         self._blocks = OutputPool(self._device, STEPS_IN_FLIGHT)
         self._completion = Completion()
         logger.info(
             "%s: %s attention, graphs up to %d tokens, %d MiB beside the weights",
             self._device.name,
-            self._attention.names,
+            "/".join(self._attention.names),
             self._graph_tokens,
             self._reserved_bytes >> 20,
         )
 
     def step(self, batch: Batch) -> LazyTensor:
         """Raises OutOfMemory, after which the engine goes on, and DeviceLost."""
-        try:
+        with self._translating():
+            self._capture_due()
             return self._enqueue(batch)
-        except Exception as error:
-            error = translated(error)
-            if isinstance(error, OutOfMemory):
-                self._device.release_unused()
-            raise error
+
+    def after_step(self) -> None:
+        with self._translating():
+            self._capture_due()
+            self._look_at_memory()
 
     def idle(self) -> bool:
-        return self._graphs.idle()
+        with self._translating():
+            self._look_at_memory()
+            return self._graphs.idle()
 
     def runtime(self) -> Mapping[str, Any]:
         return {
@@ -87,8 +104,9 @@ class DeviceRunner:
         }
 
     def stats(self) -> DeviceStats:
+        """As of the last step or idle time. From any thread, and without asking the device."""
         graphs = self._graphs.stats
-        free_bytes, total_bytes = self._device.memory()
+        free_bytes, total_bytes = self._memory
         return DeviceStats(
             graphs=graphs.count,
             graph_bytes=graphs.bytes,
@@ -97,6 +115,32 @@ class DeviceRunner:
             used_bytes=total_bytes - free_bytes,
             total_bytes=total_bytes,
         )
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            translation = translated(error)
+            if isinstance(translation, OutOfMemory):
+                self._release_unused()
+            raise translation  # noqa: B904 - which knows its cause
+
+    def _release_unused(self) -> None:
+        try:
+            self._device.release_unused()
+        except RuntimeError as error:
+            raise translated(error)  # noqa: B904
+
+    def _look_at_memory(self) -> None:
+        now_s = monotonic()
+        if now_s - self._looked_s > _MEMORY_EVERY_S:
+            self._memory, self._looked_s = self._device.memory(), now_s
+
+    def _capture_due(self) -> None:
+        configuration, self._due = self._due, None
+        if configuration is not None:
+            self._graphs.after_step(configuration)
 
     def close(self) -> None:
         if self._hot is not None:
@@ -115,9 +159,14 @@ class DeviceRunner:
         launch, output = self._launch(configuration, padded)
         shape = _rows_of(head, batch), self._program.width(configuration.kind) + 1
         block = self._blocks.take(4 * shape[0] * shape[1])
-        self._device.run(partial(_download, output, block, shape))
-        ended.record()
-        lazy = self._completion.follow(
+        try:
+            self._device.run(partial(_download, output, block, shape))
+            ended.record()
+        except Exception:
+            self._blocks.give(block)
+            raise
+        self._due = configuration
+        return self._completion.follow(
             ended,
             partial(
                 self._finish,
@@ -134,8 +183,6 @@ class DeviceRunner:
                 ),
             ),
         )
-        self._graphs.after_step(configuration)
-        return lazy
 
     def _configure(self, batch: Batch) -> tuple[Configuration, bool]:
         rows = batch.sequences if batch.spans is None else len(batch.spans)

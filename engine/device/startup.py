@@ -1,6 +1,8 @@
 """Before serving: memory is taken, launching is measured, the largest graph is captured."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 from engine.device.buckets import SLOTS, TOKEN_BUCKETS, Configuration, token_bucket
@@ -15,30 +17,43 @@ from engine.errors import EngineError
 logger = logging.getLogger(__name__)
 
 _GIB = 1 << 30
+_TILED_TOKENS = 512  # above, products are a library's
 _AHEAD = 4.0  # how much longer than a launch the device must be busy for the launch to be hidden
 
 
-def reserve(program: ModelProgram, device: Device, budget_tokens: int) -> int:
-    """Run the largest step of each kind, so that its memory is the process's own. Bytes taken.
-
-    Raises EngineError where the device has too little.
-    """
+@contextmanager
+def memory_is_told(device: Device, budget_tokens: int) -> Iterator[None]:
+    """Where the device has too little memory to start with, raise EngineError and say how much."""
     free_bytes, total_bytes = device.memory()
     try:
-        for kind in program.kinds:
-            configuration = program.blank(kind, budget_tokens)
-            program.upload_blank(configuration)
-            program.run_exact(configuration)
-            device.synchronize()
+        yield
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         raise EngineError(
             f"{device.name} has {free_bytes / _GIB:.1f} of {total_bytes / _GIB:.1f} GiB free "
-            f"beside the weights: too little for a step of {budget_tokens} tokens; "
+            f"beside the weights: too little for steps of {budget_tokens} tokens; "
             "lower max_batch_tokens"
         ) from error
-    return free_bytes - device.memory()[0]
+
+
+def reserve(program: ModelProgram, device: Device, budget_tokens: int) -> None:
+    """Run the largest step of each kind, so that its memory is the process's own."""
+    for kind in program.kinds:
+        _run(program, device, program.blank(kind, budget_tokens))
+
+
+def warm_up_short_steps(program: ModelProgram, device: Device) -> None:
+    """Run every total that kernels have tiles of their own for: none is compiled while serving."""
+    for tokens in TOKEN_BUCKETS:
+        if tokens <= min(_TILED_TOKENS, program.max_tokens):
+            _run(program, device, program.blank(program.kinds[0], tokens))
+
+
+def _run(program: ModelProgram, device: Device, configuration: Configuration) -> None:
+    program.upload_blank(configuration)
+    program.run_exact(configuration)
+    device.synchronize()
 
 
 def measured_graph_tokens(program: ModelProgram, device: Device, budget_tokens: int) -> int:
@@ -94,7 +109,7 @@ def primed_graphs(
     graphs = Graphs(
         device.graph_pool(),
         device,
-        Program(program.forward, program.upload_blank),
+        Program(program.forward, program.upload_blank, program.kinds),
         GraphLimits(graph_tokens),
         hot,
     )
@@ -103,5 +118,5 @@ def primed_graphs(
             bound = program.blank(kind, graph_tokens).max_seqlen
             largest = Configuration(kind, graph_tokens, SLOTS[-1], bound)
             if not graphs.prime(largest):
-                logger.warning("no graph of %d tokens: all steps are launched", graph_tokens)
+                logger.warning("the memory of graphs grows while serving: none of %s", largest)
     return graphs

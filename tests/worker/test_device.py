@@ -1,6 +1,8 @@
 """What a worker does about an accelerator: its memory, its loss, its idle time, its figures."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -11,7 +13,7 @@ from transport_jobs import MODEL, make_job
 
 from engine.batch import Batch
 from engine.errors import DeviceLost
-from engine.lazy import DeviceStats, LazyTensor
+from engine.lazy import DeviceStats, LazyTensor, StepOutput
 from worker.engine_thread import EngineDied, EngineThread
 
 WaitUntil = Callable[..., Awaitable[None]]
@@ -34,26 +36,28 @@ async def test_batch_that_memory_is_too_small_for_is_split_and_all_is_answered()
         assert running.value("oom_total") == 1
 
 
-async def test_batches_are_smaller_after_memory_ran_out() -> None:
+async def test_batches_are_half_as_large_each_time_memory_ran_out() -> None:
     async with RunningWorker.ready(max_batch_tokens=8192) as running:
         assert running.value("batch_budget_tokens") == 8192
         running.engine.memory_tokens = 3000
         await submit_large(running, sequences=8, tokens=1000)
-        # 8,000 and 4,000 were too large: 2,000 fits.
-        assert running.value("batch_budget_tokens") == 2000
+        assert running.value("batch_budget_tokens") == 4096
+        await submit_large(running, sequences=4, tokens=1000)
+        assert running.value("batch_budget_tokens") == 2048
+        assert running.value("oom_total") == 2
         running.engine.batches.clear()
         await asyncio.gather(*(submit_large(running, 1, 500) for _ in range(12)))
-        assert max(batch.tokens for batch in running.engine.batches) <= 2000
-        assert running.value("oom_total") == 1
+        assert max(batch.tokens for batch in running.engine.batches) <= 2048
+        assert running.value("oom_total") == 2
 
 
-async def test_budget_never_falls_below_a_text() -> None:
+async def test_budget_is_halved_once_however_small_the_parts_that_failed() -> None:
     async with RunningWorker.ready(max_batch_tokens=8192) as running:
         running.engine.memory_tokens = 0
         job = make_job((5,) * 4, input_ids=np.arange(20, dtype=np.int32))
         result = await running.transport.submit(job)
         assert [code for _, code in result.failed] == ["engine_failed"] * 4
-        assert running.value("batch_budget_tokens") == 512
+        assert running.value("batch_budget_tokens") == 4096
         running.engine.memory_tokens = 1000
         await submit_large(running, 3, 300)
 
@@ -159,3 +163,93 @@ async def test_engine_is_closed_after_the_last_step(running: RunningWorker) -> N
     assert running.engine.closed
     assert running.value("batch_size_count") == 1
     assert MODEL in await running.transport.models()
+
+
+async def test_defect_in_idle_work_costs_that_work_alone(wait_until: WaitUntil) -> None:
+    thread, engine = EngineThread(watchdog_s=5, idle_after_s=0.001), FakeEngine()
+    calls = []
+
+    def fail() -> bool:
+        calls.append(1)
+        raise ValueError("no")
+
+    engine.idle_pieces = 3
+    thread.when_idle(fail)
+    thread.when_idle(engine.idle)
+    await wait_until(lambda: engine.idle_pieces == 0)
+    await thread.run(engine.step, BATCH)
+    engine.idle_pieces = 2
+    await wait_until(lambda: engine.idle_pieces == 0)
+    assert len(calls) == 1
+    thread.stop()
+
+
+async def test_idle_work_waits_for_steps_that_run_on(wait_until: WaitUntil) -> None:
+    thread, engine, later = EngineThread(watchdog_s=5, idle_after_s=0.001), FakeEngine(), []
+
+    class Running:
+        def ready(self) -> bool:
+            return False
+
+        def wait(self) -> StepOutput:
+            return engine.step(BATCH).wait()
+
+        def add_done_callback(self, callback: Callable[[LazyTensor], None]) -> None:
+            later.append(callback)
+
+    running, looked = Running(), threading.Event()
+    step = asyncio.create_task(thread.run(lambda _: running, BATCH, looked.set))
+    await wait_until(looked.is_set)
+    engine.idle_pieces = 5
+    thread.when_idle(engine.idle)
+    for _ in range(20):  # each takes its turn on the thread, behind which it is idle
+        await thread.call(lambda: time.sleep(0.002))
+    assert engine.idle_pieces == 5
+    later[0](running)
+    await step
+    await wait_until(lambda: engine.idle_pieces == 0)
+    thread.stop()
+
+
+async def test_what_a_step_leaves_is_done_once_its_rows_are_followed() -> None:
+    thread, order = EngineThread(watchdog_s=5), []
+
+    class Noted:
+        def __init__(self, lazy: LazyTensor) -> None:
+            self.lazy = lazy
+
+        def ready(self) -> bool:
+            return True
+
+        def wait(self) -> StepOutput:
+            return self.lazy.wait()
+
+        def add_done_callback(self, callback: Callable[[LazyTensor], None]) -> None:
+            order.append("followed")
+            callback(self)
+
+    await thread.run(
+        lambda batch: Noted(FakeEngine().step(batch)), BATCH, lambda: order.append("after")
+    )
+    await thread.call(lambda: None)
+    assert order == ["followed", "after"]
+    thread.stop()
+
+
+async def test_worker_calls_the_engine_back_after_each_step(running: RunningWorker) -> None:
+    for _ in range(3):
+        await running.submit(1)
+    await running.thread.call(lambda: None)
+    assert running.engine.followed == 3
+
+
+async def test_heartbeat_that_ends_is_the_end(wait_until: WaitUntil) -> None:
+    running = RunningWorker(heartbeat_s=0.005)
+
+    def fail() -> None:
+        raise RuntimeError("defect")
+
+    running.engine.stats = fail  # type: ignore[method-assign]
+    reason = await asyncio.wait_for(asyncio.shield(running.thread.died), 5)
+    assert reason == "the heartbeat was lost to RuntimeError"
+    await running.task

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.gpu.parts.part import Row, Rows, Value
-from bench.gpu.ragged import RaggedCase, RaggedRun, expected, poisoned
+from bench.gpu.ragged import RaggedCase, RaggedRun, expected, on_device, poisoned
 from bench.gpu.roofline import PEAK_FLOP_PER_S
 from bench.gpu.setup import Setup
 from bench.gpu.timing import computed, time_host, time_kernels
@@ -79,14 +79,17 @@ def _errors(setup: Setup, case: RaggedCase, mask: _Mask) -> Rows:
     size = (case.configuration.tokens, sum(case.spec.sizes), case.spec.head_dim)
     qkv = torch.randn(size, generator=generator).to(setup.dtype)
     oracle = expected(qkv, case)
-    for name, backend in _backends(setup, case.spec):
-        columns: dict[str, Value] = {
-            "backend": name,
-            "head_dim": case.spec.head_dim,
-            "mask": mask.name,
-            "longest": max(case.lengths),
-        }
-        yield Row("Attention: errors", columns | _error(setup, backend, case, (qkv, oracle)))
+    columns: dict[str, Value] = {
+        "head_dim": case.spec.head_dim,
+        "mask": mask.name,
+        "longest": max(case.lengths),
+    }
+    backends = list(_backends(setup, case.spec))
+    if not backends:
+        yield Row("Attention: errors", {"backend": "none", **columns, "passes": False})
+    for name, backend in backends:
+        error = _error(setup, backend, case, (qkv, oracle))
+        yield Row("Attention: errors", {"backend": name, **columns, **error})
 
 
 def _error(
@@ -164,8 +167,8 @@ def _speed(setup: Setup, backend: AttentionBackend, case: RaggedCase) -> dict[st
 
 def _backends(setup: Setup, spec: AttentionSpec) -> Iterator[tuple[str, AttentionBackend]]:
     """Those that can: the machine's part says why others cannot."""
-    layers = Layers((spec,), setup.dtype, setup.device)
-    available = setup.installed(layers)
+    spec = on_device(spec, setup.device)  # a backend is tried when it is loaded
+    available = setup.installed(Layers((spec,), setup.dtype, setup.device))
     for name in NAMES:
         backend = available.get(name, "")
         if not isinstance(backend, str) and backend.caps.lacks(spec, setup.dtype) is None:

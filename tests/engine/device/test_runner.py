@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from reference_attention import ReferenceAttention
 from sequences import batch_of, random_sequences
 from simulated_device import SimulatedDevice
 from tiny_checkpoint import TinyCheckpoint
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.batch import Batch
+from engine.device.buckets import Configuration
 from engine.engine import Engine, EngineConfig
 from engine.errors import DeviceLost, EngineError, OutOfMemory
 from engine.lazy import StepOutput
@@ -131,6 +135,170 @@ def test_two_steps_in_flight_keep_their_inputs_and_rows_apart(
         assert_close(lazy[1].wait().rows, on_cpu(other))
 
 
+def test_steps_in_flight_download_to_places_of_their_own(
+    load: Load, device: SimulatedDevice, on_cpu: Any
+) -> None:
+    """Both are done before the rows of the first are read."""
+    engine = load()
+    for _ in range(3):
+        one, other = batch(40, 3, seed=1), batch(9, 50, seed=2)
+        with device.held():
+            lazy = engine.step(one), engine.step(other)
+            device.advance()
+        assert_close(lazy[0].wait().rows, on_cpu(one))
+        assert_close(lazy[1].wait().rows, on_cpu(other))
+
+
+def test_rows_stay_as_they_are_while_later_steps_run(load: Load, on_cpu: Any) -> None:
+    engine, first = load(), batch(40, 3)
+    rows = run(engine, first).rows
+    for seed in range(1, 9):
+        run(engine, batch(40, 3, seed=seed))
+    assert_close(rows, on_cpu(first))
+
+
+def test_capture_begins_when_the_step_is_followed(load: Load, device: SimulatedDevice) -> None:
+    """Everything of the step is enqueued by then, its download and its event too."""
+    engine, step = load(), batch(7, 30)
+    run(engine, step)
+    captures = device.captures
+    with device.held():
+        lazy = engine.step(step)
+        assert device.captures == captures
+        waiting = device.waiting
+        engine.after_step()
+        assert (device.captures, device.waiting) == (captures + 1, waiting)
+    lazy.wait()
+    assert run(engine, step).launch == "replay"
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(budget=st.integers(1, 700))
+def test_every_budget_starts_and_serves(load: Load, on_cpu: Any, budget: int) -> None:
+    device = SimulatedDevice()
+    device.work_s = 0.0
+    engine = load(device, max_batch_tokens=budget)
+    for step in (batch(min(budget, 320)), batch(*[1] * min(budget, 600)), batch(320)):
+        assert_close(run(engine, step).rows, on_cpu(step))
+
+
+def test_largest_step_of_each_kind_runs_before_serving(
+    load: Load, attention: ReferenceAttention
+) -> None:
+    load(max_batch_tokens=640)
+    assert max(configuration.tokens for configuration in attention.prepared) == 640
+    assert [c.tokens for c in attention.prepared[:1]] == [640]
+
+
+def test_largest_graph_is_captured_first(load: Load, attention: ReferenceAttention) -> None:
+    load(max_batch_tokens=640)
+    last = attention.prepared[-1]
+    assert (last.tokens, last.slots) == (640, 512)
+
+
+def test_short_totals_are_warm_before_serving(load: Load, attention: ReferenceAttention) -> None:
+    load(max_batch_tokens=512, graphs=False)
+    ran = {configuration.tokens for configuration in attention.prepared}
+    assert ran >= {64, 128, 192, 256, 320, 384, 448, 512}
+
+
+def test_launching_is_measured_behind_other_work(load: Load, attention: ReferenceAttention) -> None:
+    device = SimulatedDevice()
+    device.work_s = 10.0
+    load(device, max_batch_tokens=512)
+    ran = [configuration.tokens for configuration in attention.prepared]
+    triples = zip(ran, ran[1:], ran[2:], strict=False)
+    # What is measured comes behind what keeps the device busy, here the least total.
+    assert any(first == last > 64 and busy == 64 for first, busy, last in triples)
+
+
+@pytest.mark.parametrize("what", ["upload", "forward", "download"])
+def test_step_that_fails_anywhere_leaves_nothing_taken(
+    what: str, load: Load, device: SimulatedDevice, on_cpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, step = load(graphs=False), batch(40, 3)
+    run(engine, step)
+    nth, calls, pinned = ["upload", "forward", "download"].index(what), [], device.pinned_blocks
+    original = SimulatedDevice.run
+
+    def fail(self: SimulatedDevice, work: Any) -> None:
+        calls.append(work)
+        if len(calls) == nth + 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        original(self, work)
+
+    for _ in range(5):
+        calls.clear()
+        monkeypatch.setattr(SimulatedDevice, "run", fail)
+        with pytest.raises(OutOfMemory):
+            run(engine, step)
+        monkeypatch.setattr(SimulatedDevice, "run", original)
+        assert_close(run(engine, step).rows, on_cpu(step))
+    assert device.pinned_blocks == pinned
+    assert device.releases >= 5
+
+
+def test_device_that_is_lost_in_idle_time_is_told(
+    load: Load, device: SimulatedDevice, tmp_path: Path
+) -> None:
+    engine = load(graph_cache=tmp_path / "graphs.json")
+    device.refuse_next_run(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    with pytest.raises(DeviceLost):
+        engine.idle()
+
+
+def test_memory_that_is_short_in_idle_time_is_given_back_and_the_graph_comes_later(
+    load: Load, device: SimulatedDevice, tmp_path: Path
+) -> None:
+    engine = load(graph_cache=tmp_path / "graphs.json")
+    releases = device.releases
+    device.run_out_of_memory()
+    assert engine.idle()  # 64 tokens of one text, the first of the cold list
+    assert device.releases == releases + 1
+    launches = [run(engine, batch(60)).launch for _ in range(120)]
+    assert launches[0] == "eager"
+    assert launches[-1] == "replay"
+
+
+def test_weights_are_there_before_anything_runs(load: Load, monkeypatch: Any) -> None:
+    order: list[str] = []
+
+    class Noting(SimulatedDevice):
+        def synchronize(self) -> None:
+            order.append("synchronized")
+            super().synchronize()
+
+        def run(self, work: Any) -> None:
+            order.append("ran")
+            super().run(work)
+
+    load(Noting())
+    assert order[0] == "synchronized"
+
+
+def test_forward_does_nothing_that_a_capture_forbids(load: Load, monkeypatch: Any) -> None:
+    """The simulated capture runs nothing, so the forward is run as if it were within one."""
+    engine = load()
+    runner: Any = engine._runner
+    configuration = Configuration("embed", 64, 8)
+    monkeypatch.setattr(ReferenceAttention, "run", lambda *_: None)  # it reads lengths
+    runner._program.upload_blank(configuration)
+    runner._device.synchronize()
+    with runner._device.capturing(), NoHostValues():
+        runner._program.forward(configuration)
+
+
+class NoHostValues(TorchDispatchMode):
+    """Raises where a value of the device is read by the host: a graph would keep the first one."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        name = func.overloadpacket.__name__
+        assert name not in ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"), name
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.mark.parametrize("lengths", [(300, 212), (200, 200, 200), (1,) * 600, (320,)])
 def test_what_no_graph_is_for_runs_as_it_is(
     lengths: tuple[int, ...], load: Load, on_cpu: Any
@@ -188,12 +356,11 @@ def test_step_that_memory_is_too_small_for_costs_itself_alone(
 ) -> None:
     engine, step = load(), batch(40, 3)
     run(engine, step)
-    # Runs are: the upload, then the forward.
-    device.run(lambda: None)
+    releases = device.releases
     device.run_out_of_memory()
     with pytest.raises(OutOfMemory, match="CUDA out of memory"):
         run(engine, step)
-    assert device.releases == 1
+    assert device.releases == releases + 1
     for _ in range(3):
         assert_close(run(engine, step).rows, on_cpu(step))
 
@@ -225,7 +392,9 @@ def test_start_without_the_memory_of_a_largest_step_says_so(load: Load) -> None:
             super().run(work)
             self.run_out_of_memory()
 
-    with pytest.raises(EngineError, match=r"1\.0 of 1\.0 GiB free .* 512 tokens; lower max_batch"):
+    with pytest.raises(
+        EngineError, match=r"1\.0 of 1\.0 GiB free .* of 512 tokens; lower max_batch"
+    ):
         load(Small())
 
 
