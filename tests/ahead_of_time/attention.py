@@ -11,8 +11,10 @@ from engine.attention import AttentionSpec
 from engine.triton_kernels.attention import TiledSequences, ragged_attention
 from engine.triton_kernels.tuning import tuning
 
-_HEADS, _KV_HEADS = 16, 8
-_MASKS = masks(_HEADS, narrow=64, wide=256)  # those of ModernBERT and EmbeddingGemma
+# Of queries and of keys: MiniLM's, bge-m3's and EmbeddingGemma's; else Qwen3's. They set how far apart
+# rows are, which a kernel knows.
+_HEADS = {32: (12, 12), 64: (16, 16), 256: (3, 1)}
+_OTHER_HEADS = (16, 8)
 _CLASSES = {"short": 512, "long": 8192}  # tokens of one sequence
 _TILES = [
     *((torch.bfloat16, length) for length in _CLASSES),
@@ -22,10 +24,12 @@ _TILES = [
 
 
 def _attend(head_dim: int, dtype: torch.dtype, length: str, mask: str) -> None:
-    spec = AttentionSpec(_HEADS, _KV_HEADS, head_dim, head_dim**-0.5, **_MASKS[mask])
+    heads, kv_heads = _HEADS.get(head_dim, _OTHER_HEADS)
+    seen = masks(heads, narrow=64, wide=256)[mask]  # windows of ModernBERT and EmbeddingGemma
+    spec = AttentionSpec(heads, kv_heads, head_dim, head_dim**-0.5, **seen)
     ragged_attention(
-        torch.empty(8, _HEADS + 2 * _KV_HEADS, head_dim, dtype=dtype),
-        torch.empty(8, _HEADS * head_dim, dtype=dtype),
+        torch.empty(8, heads + 2 * kv_heads, head_dim, dtype=dtype),
+        torch.empty(8, heads * head_dim, dtype=dtype),
         TiledSequences(torch.zeros(3, dtype=torch.int32), torch.zeros(2, 2, dtype=torch.int32)),
         spec,
         tuning(head_dim, _CLASSES[length], 1, dtype.itemsize),
@@ -37,6 +41,7 @@ def _case(head_dim: int, dtype: torch.dtype, length: str, mask: str) -> Case:
     return Case(name, partial(_attend, head_dim, dtype, length, mask))
 
 
+_MASKS = tuple(masks(1, narrow=64, wide=256))
 # 35 tiles and 12 masks have no common factor: no mask meets the same tiles only.
 ATTENTION_DISPATCH = tuple(
     _case(head_dim, dtype, length, mask)

@@ -20,7 +20,8 @@ from checkpoint.read import read_model
 from engine.batch import Batch
 from engine.engine import Engine, EngineConfig
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+# The interpreter takes seconds for a layer, and more beside other work.
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.timeout(240)]
 
 # One of each kind of block: post-norm, pre-norm with shared keys and normed queries, both at once
 # with windows, windows to both sides, relative biases, rotations in a post-norm block.
