@@ -39,10 +39,10 @@ _LONG: Mapping[int, Tuning] = {
 }
 # In float32, which tensor cores would round, each product is an instruction.
 _FLOAT32: Mapping[int, Tuning] = {
-    32: Tuning(32, 32, warps=4, stages=2),
+    32: Tuning(32, 32, warps=4, stages=1),
     64: Tuning(32, 16, warps=8, stages=2),
     128: Tuning(32, 16, warps=8, stages=1),
-    256: Tuning(16, 32, warps=8, stages=2),
+    256: Tuning(16, 16, warps=8, stages=1),
 }
 
 

@@ -11,8 +11,8 @@ from engine.attention import AttentionSpec
 from engine.triton_kernels.attention import TiledSequences, ragged_attention
 from engine.triton_kernels.tuning import tuning
 
-# Of queries and of keys: MiniLM's, bge-m3's and EmbeddingGemma's; else Qwen3's. They set how far apart
-# rows are, which a kernel knows.
+# Of queries and of keys: MiniLM, bge-m3 and EmbeddingGemma have these, Qwen3 the others. They set
+# how far apart rows are, which a kernel knows.
 _HEADS = {32: (12, 12), 64: (16, 16), 256: (3, 1)}
 _OTHER_HEADS = (16, 8)
 _CLASSES = {"short": 512, "long": 8192}  # tokens of one sequence
