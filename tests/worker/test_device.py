@@ -202,8 +202,8 @@ async def test_idle_work_waits_for_steps_that_run_on(wait_until: WaitUntil) -> N
     await wait_until(looked.is_set)
     engine.idle_pieces = 5
     thread.when_idle(engine.idle)
-    for _ in range(20):  # each takes its turn on the thread, behind which it is idle
-        await thread.call(lambda: time.sleep(0.002))
+    idle_until_s = time.monotonic() + 0.05
+    await wait_until(lambda: time.monotonic() > idle_until_s)
     assert engine.idle_pieces == 5
     later[0](running)
     await step
