@@ -88,3 +88,7 @@ class JobConsumer(Protocol):
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Keep these deliveries ours for another lease. Returns those still wanted, in order."""
         ...
+
+    async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Give up jobs that were not begun: others receive them at once, as if we never had."""
+        ...

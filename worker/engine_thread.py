@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from engine.batch import Batch
 from engine.errors import DeviceLost
 from engine.lazy import LazyTensor, StepOutput
+from worker.turns import Turns
 
 Step = Callable[[Batch], LazyTensor]
 IdleWork = Callable[[], bool]  # False: nothing is left to do
@@ -33,6 +34,7 @@ class EngineThread:
 
     def __init__(self, watchdog_s: float, idle_after_s: float = _IDLE_AFTER_S) -> None:
         self.watchdog_s = watchdog_s
+        self.turns = Turns()  # of the workers that share this thread
         self._idle_after_s = idle_after_s
         self._idle_work: list[IdleWork] = []
         self._loop = asyncio.get_running_loop()
