@@ -48,6 +48,9 @@ class Metrics:
         self.queue_tokens = self._gauge(
             "queue_tokens", "Tokens waiting or running", ("model", "lane")
         )
+        self.live_workers = self._gauge(
+            "live_workers", "Workers whose heartbeat was seen", ("model",)
+        )
         self.inflight = self._gauge("inflight", "Requests being answered", ("model",))
         self.shed = self._counter("shed", "Requests refused by admission", ("model", "reason"))
         self.expired = self._counter("expired", "Jobs past their deadline", ("model",))

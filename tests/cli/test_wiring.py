@@ -7,8 +7,8 @@ import pytest
 from reference.sharp import write_checkpoint
 
 from checkpoint.errors import CheckpointError
+from cli.loading import load_model
 from cli.settings import load_settings
-from cli.wiring import load_model
 from engine.errors import EngineError
 
 
