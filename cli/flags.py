@@ -7,10 +7,7 @@ ENGINE = (
     *("max_batch_tokens", "max_batch_sequences", "watchdog_s"),
     *("max_input_tokens", "matryoshka", "task", "calibration", "token_input", "cache_dir"),
 )
-REDIS = (
-    *("redis_url", "redis_username", "redis_password"),
-    *("redis_ca_file", "redis_cert_file", "redis_key_file"),
-)
+REDIS = tuple(name for name in Settings.model_fields if name.startswith("redis_"))
 PROCESS = ("admin_host", "admin_port", "drain_s", "log_level")
 
 ALL = tuple(Settings.model_fields)

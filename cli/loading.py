@@ -1,5 +1,6 @@
 """One model, found, read, loaded and proven. The engine is imported when needed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from observability.logs import get_logger, place_of
 if TYPE_CHECKING:
     from engine.batch import Batch
     from worker.worker import LoadedModel
+
+Load = Callable[[Settings, str], "LoadedModel"]  # of the settings, the model of that name
 
 
 def load_model(settings: Settings, name: str) -> "LoadedModel":

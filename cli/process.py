@@ -19,6 +19,7 @@ from cli.exposure import Exposed
 from cli.http_server import PortTaken
 from cli.settings import Settings, SettingsError
 from observability.logs import configure_logs, get_logger, place_of
+from transport.redis.errors import UnsupportedRedis
 
 ENGINE_DIED = 70  # EX_SOFTWARE: the supervisor restarts the process
 REFUSED = 78  # EX_CONFIG: a restart changes nothing
@@ -110,6 +111,7 @@ def _start_errors() -> tuple[type[Exception], ...]:
         ModelConfigError,
         PortTaken,
         SettingsError,
+        UnsupportedRedis,
     )
     try:
         from engine.errors import EngineError

@@ -112,13 +112,17 @@ class Settings(BaseModel):
         description="redis:// | rediss:// | unix:// | redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB"
         " | rediss+sentinel://: where gateways and workers meet",
     )
-    redis_username: str | None = Field(None, description="Overrules the URL's")
-    redis_password: SecretStr | None = Field(None, description="Overrules the URL's")
-    redis_ca_file: Path | None = Field(
+    redis_username: str | None = Field(None, description="Default the URL's")
+    redis_password: SecretStr | None = Field(None, description="Default the URL's")
+    redis_sentinel_username: str | None = Field(None, description="Of the Sentinels themselves")
+    redis_sentinel_password: SecretStr | None = Field(None, description="Of the Sentinels")
+    redis_tls_ca_file: Path | None = Field(
         None, description="Who signs Redis' certificate; default whom the host trusts"
     )
-    redis_cert_file: Path | None = Field(None, description="Our own certificate, where Redis asks")
-    redis_key_file: Path | None = Field(None, description="Its private key")
+    redis_tls_cert_file: Path | None = Field(
+        None, description="Our own certificate, where Redis asks for one"
+    )
+    redis_tls_key_file: Path | None = Field(None, description="Its private key")
 
     database_url: SecretStr | None = Field(
         None, description="Store of the keys; default SQLite in the data directory"
@@ -138,7 +142,7 @@ class Settings(BaseModel):
 
     @field_validator(
         *("data_dir", "cache_dir", "model_config_"),
-        *("redis_ca_file", "redis_cert_file", "redis_key_file"),
+        *("redis_tls_ca_file", "redis_tls_cert_file", "redis_tls_key_file"),
     )
     @classmethod
     def _expand(cls, path: Path | None) -> Path | None:

@@ -1,14 +1,19 @@
 """The only builder: settings in, running objects out. Worker and engine are imported when needed,
 so that a gateway starts without torch installed."""
 
+import asyncio
+import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from fastapi import FastAPI
+from prometheus_client import Counter
+from pydantic import SecretStr
 
 from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
@@ -21,19 +26,22 @@ from auth.store import KeyStore
 from auth.watch import KeyWatch
 from checkpoint.errors import CheckpointError
 from checkpoint.spec import ModelSpec
-from cli.loading import load_model
-from cli.settings import Settings
+from cli.loading import Load, load_model
+from cli.settings import Settings, SettingsError, flag_of, variable_of
 from observability.health import Health
-from observability.metrics import Metrics
+from observability.metrics import NO_MODEL, Metrics
 from transport.memory import MemoryTransport
 from transport.protocols import JobClient, JobConsumer
+from transport.redis.connections import RedisConfig
+from transport.redis.events import TransportEvent
 
 if TYPE_CHECKING:
+    from transport.redis.client import RedisJobClient
+    from transport.redis.consumer import RedisJobConsumer
     from worker.engine_thread import EngineThread
-    from worker.worker import LoadedModel, Worker
+    from worker.worker import LoadedModel, Worker, WorkerConfig
 
 VERSION = version("florilege")
-Load = Callable[[Settings, str], "LoadedModel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,15 @@ class Embedded:
     watch: ModelWatch
     transport: MemoryTransport
     workers: "list[Worker]"
+    thread: "EngineThread"
+    specs: list[ModelSpec]
+
+
+@dataclass(frozen=True, eq=False)
+class WorkerSide:
+    name: str
+    workers: "list[Worker]"
+    consumer: "RedisJobConsumer"
     thread: "EngineThread"
     specs: list[ModelSpec]
 
@@ -93,11 +110,13 @@ async def build_embedded(
     Raises CheckpointError, EngineError, SettingsError and ModelConfigError.
     """
     from worker.engine_thread import EngineThread
+    from worker.worker import WorkerConfig
 
     thread = EngineThread(settings.watchdog_s)
     models = await load_models(settings, thread)
     transport = MemoryTransport()
-    workers = build_workers(settings, models, transport, thread, observers.metrics)
+    config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
+    workers = build_workers(models, transport, thread, config, observers.metrics)
     side = build_gateway(settings, transport, authenticator, observers)
     specs = [model.spec for model in models]
     return Embedded(side.app, side.gateway, side.watch, transport, workers, thread, specs)
@@ -115,6 +134,49 @@ def build_gateway(
     return GatewaySide(create_app(service, authenticator, VERSION), gateway, watch)
 
 
+def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
+    """`start` it, and `close` it at the end. Raises SettingsError and UnsupportedRedis."""
+    from transport.redis.client import RedisJobClient
+
+    return RedisJobClient(redis_config(settings), on_event=partial(_count, metrics))
+
+
+async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "WorkerSide":
+    """Load the models, while the consumer looks for Redis; `close` the consumer at the end.
+
+    Raises CheckpointError, EngineError, SettingsError and UnsupportedRedis.
+    """
+    from transport.redis.consumer import RedisJobConsumer
+    from worker.engine_thread import EngineThread
+    from worker.worker import WorkerConfig
+
+    name = f"{socket.gethostname()}-{uuid4().hex}"
+    on_event = partial(_count, metrics)
+    consumer = RedisJobConsumer(redis_config(settings), name, on_event=on_event)
+    thread = EngineThread(settings.watchdog_s)
+    models, _ = await asyncio.gather(load_models(settings, thread, load), consumer.start())
+    config = WorkerConfig(name, max_batch_sequences=settings.max_batch_sequences)
+    workers = build_workers(models, consumer, thread, config, metrics)
+    return WorkerSide(name, workers, consumer, thread, [model.spec for model in models])
+
+
+def redis_config(settings: Settings) -> RedisConfig:
+    """Raises SettingsError where no Redis is named."""
+    if settings.redis_url is None:
+        name = "redis_url"
+        raise SettingsError(f"say where Redis is: {flag_of(name)} ({variable_of(name)})")
+    return RedisConfig(
+        url=settings.redis_url.get_secret_value(),
+        username=settings.redis_username,
+        password=_revealed(settings.redis_password),
+        sentinel_username=settings.redis_sentinel_username,
+        sentinel_password=_revealed(settings.redis_sentinel_password),
+        tls_ca_file=settings.redis_tls_ca_file,
+        tls_cert_file=settings.redis_tls_cert_file,
+        tls_key_file=settings.redis_tls_key_file,
+    )
+
+
 async def load_models(
     settings: Settings, thread: "EngineThread", load: Load = load_model
 ) -> "list[LoadedModel]":
@@ -128,16 +190,15 @@ async def load_models(
 
 
 def build_workers(
-    settings: Settings,
     models: "Sequence[LoadedModel]",
     consumer: JobConsumer,
     thread: "EngineThread",
+    config: "WorkerConfig",
     metrics: Metrics,
 ) -> "list[Worker]":
     """One for each model, all on one thread; the metrics know of them."""
-    from worker.worker import Worker, WorkerConfig
+    from worker.worker import Worker
 
-    config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
     for model in models:
         spec = model.spec
         metrics.prime(spec.id)
@@ -160,6 +221,24 @@ def gateway_config(settings: Settings) -> GatewayConfig:
         max_timeout_s=settings.max_timeout_s,
         tokenizer_threads=settings.tokenizer_threads,
     )
+
+
+def _count(metrics: Metrics, event: TransportEvent, model: str) -> None:
+    if event == "reconnected":
+        metrics.redis_reconnects.inc()
+        return
+    counters: dict[TransportEvent, Counter] = {
+        "redelivered": metrics.redelivered,
+        "resubmitted": metrics.resubmitted,
+        "dead_lettered": metrics.dead_lettered,
+        "duplicate_reply": metrics.duplicate_replies,
+        "late_finish": metrics.late_finishes,
+    }
+    counters[event].labels(model or NO_MODEL).inc()
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
 
 
 def _names(specs: list[ModelSpec]) -> list[str]:

@@ -84,20 +84,22 @@ class TestKeys:
     def test_key_may_be_narrowed(self, data_dir: str) -> None:
         _, made, _ = run(
             *("keys", "create", "--name", "n", "--scope", "embed", "--model", "m"),
-            *("--json", "--data-dir", data_dir),
+            *("--lane", "bulk", "--json", "--data-dir", data_dir),
         )
         _, listed, _ = run("keys", "list", "--json", "--data-dir", data_dir)
         (record,) = json.loads(listed)
         assert set(json.loads(made)) == {"id", "key", "name"}
         assert record["id"] == json.loads(made)["id"]
         assert (record["scopes"], record["models"], record["state"]) == (["embed"], ["m"], "active")
+        assert record["lane"] == "bulk"
 
-    def test_scope_that_does_not_exist_is_refused(self, data_dir: str) -> None:
+    @pytest.mark.parametrize(("flag", "reason"), [("--scope", "scopes"), ("--lane", "lane")])
+    def test_what_no_key_can_have_is_refused(self, data_dir: str, flag: str, reason: str) -> None:
         code, output, errors = run(
-            "keys", "create", "--name", "n", "--scope", "root", "--data-dir", data_dir
+            "keys", "create", "--name", "n", flag, "root", "--data-dir", data_dir
         )
         assert (code, output) == (1, "")
-        assert "scopes" in errors
+        assert reason in errors
 
     def test_revoked_key_is_shown_as_such(self, data_dir: str) -> None:
         _, made, _ = run("keys", "create", "--name", "n", "--json", "--data-dir", data_dir)
