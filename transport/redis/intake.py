@@ -1,0 +1,198 @@
+"""How the jobs of one model come to a worker."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redis.exceptions import ResponseError
+
+from observability.logs import get_logger
+from transport.messages import Job, JobError, WireError
+from transport.redis.answers import Answers
+from transport.redis.backoff import Backoff
+from transport.redis.clock import RedisClock
+from transport.redis.entries import RawEntry, StreamDelivery, parse_entry
+from transport.redis.errors import Unreachable
+from transport.redis.held import HeldDeliveries
+from transport.redis.keys import GROUP, LANES, model_keys
+from transport.redis.line import Line
+from transport.redis.reclaim import Claimed, claim_silent, recover_own
+from transport.redis.scripts import TAKE
+
+
+@dataclass(frozen=True)
+class IntakeConfig:
+    lease_s: float = 8.0  # a delivery that nobody renewed for so long is another's to claim
+    scan_s: float = 1.0  # how often a worker with room looks for such
+    bulk_age_s: float = 2.0
+    max_deliveries: int = 3  # the last is not run: whoever ran the others died
+    max_claimed: int = 8  # jobs claimed at once: other workers have room too
+
+
+@dataclass(frozen=True, eq=False)
+class IntakeLinks:
+    """What the intakes of all models share."""
+
+    commands: Line
+    clock: RedisClock
+    held: HeldDeliveries
+    answers: Answers
+    worker: str
+
+
+class Intake:
+    """Takes no more than was asked for: what does not fit is for other workers."""
+
+    def __init__(
+        self, model: str, blocking: Line, links: IntakeLinks, config: IntakeConfig
+    ) -> None:
+        self.model = model
+        self._queues = model_keys(model).queues
+        self._blocking = blocking
+        self._links = links
+        self._config = config
+        self._ready: deque[StreamDelivery] = deque()  # ours, not given out: claimed, or too large
+        self._has_groups = False
+        self._in_doubt = False  # an answer was lost: entries may be ours without our knowing
+        self._bulk_served_ms = 0  # by Redis' clock
+        self._scan_at_s = 0.0
+        self._backoff = Backoff()
+
+    async def receive(self, max_tokens: int, wait_s: float) -> list[StreamDelivery]:
+        """As `JobConsumer.receive`. Never raises for Redis: it is empty while there is none."""
+        taken: list[StreamDelivery] = []
+        try:
+            await self._prepare()
+            taken += self._take_ready(max_tokens)
+            room = max_tokens - sum(delivery.job.tokens for delivery in taken)
+            if room > 0:
+                taken += await self._take(room, always=not taken)
+            if not taken and wait_s > 0:
+                self._ready += await self._wait(wait_s)
+                taken += self._take_ready(max_tokens)
+            self._backoff.reset()
+        except (Unreachable, ResponseError) as error:
+            self._has_groups, self._in_doubt = False, True
+            if not str(error).startswith("NOGROUP"):
+                get_logger().warning("receive_failed", model=self.model, error=str(error))
+                if not taken:
+                    await asyncio.sleep(min(wait_s, self._backoff.next_s()))
+        return taken
+
+    async def ensure_groups(self) -> None:
+        """Groups begin at 0: what was submitted before the first worker came is delivered too.
+
+        Raises what `Line.execute` raises.
+        """
+        if self._has_groups:
+            return
+        for queue in self._queues:
+            try:
+                await self._links.commands.execute(
+                    "XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM"
+                )
+            except ResponseError as error:
+                if not str(error).startswith("BUSYGROUP"):
+                    raise
+        self._has_groups = True
+
+    def drain_ready(self) -> list[StreamDelivery]:
+        """What is ours and was never given out."""
+        ready, self._ready = list(self._ready), deque()
+        return ready
+
+    # --- the steps of receive ---
+
+    async def _prepare(self) -> None:
+        await self.ensure_groups()
+        links = self._links
+        if self._in_doubt:
+            await links.clock.calibrate(links.commands, forget=True)
+            held = {entry_id for queue in self._queues for entry_id in links.held.ids(queue)}
+            lost = await recover_own(links.commands, self.model, links.worker, held)
+            self._ready += await self._deliver(lost)
+            self._in_doubt = False
+        if asyncio.get_running_loop().time() >= self._scan_at_s and not self._ready:
+            await self._claim()
+
+    async def _claim(self) -> None:
+        """Of deliveries whose worker fell silent."""
+        links, config = self._links, self._config
+        claimed = await claim_silent(
+            *(links.commands, self.model, links.worker),
+            *(int(config.lease_s * 1000), config.max_claimed),
+        )
+        # There may be more: the next call looks at once. Else at a time of our own.
+        wait_s = 0.0 if len(claimed) == config.max_claimed else config.scan_s
+        now_s = asyncio.get_running_loop().time()
+        self._scan_at_s = now_s + wait_s * random.uniform(0.5, 1.5)  # noqa: S311
+        dead = [c for c in claimed if c.attempt >= config.max_deliveries]
+        self._ready += await self._deliver(c for c in claimed if c not in dead)
+        for _ in claimed:
+            links.answers.on_event("redelivered", self.model)
+        for raw, attempt in dead:
+            await links.answers.give_up(raw, attempt)
+
+    def _take_ready(self, max_tokens: int) -> list[StreamDelivery]:
+        taken: list[StreamDelivery] = []
+        room = max_tokens
+        while self._ready and (not taken or self._ready[0].job.tokens <= room):
+            delivery = self._ready.popleft()
+            room -= delivery.job.tokens
+            taken.append(delivery)
+        return taken
+
+    async def _take(self, room: int, always: bool) -> list[StreamDelivery]:
+        now_ms, bulk_first, online, bulk = await TAKE.run(
+            self._links.commands,
+            self._queues,
+            *(GROUP, self._links.worker, room, int(always)),
+            *(self._bulk_served_ms, int(self._config.bulk_age_s * 1000)),
+        )
+        if bulk:
+            self._bulk_served_ms = now_ms
+        first = [parse_entry(self.model, "bulk", raw) for raw in bulk[:bulk_first]]
+        then = [parse_entry(self.model, "online", raw) for raw in online]
+        last = [parse_entry(self.model, "bulk", raw) for raw in bulk[bulk_first:]]
+        return await self._deliver(Claimed(raw, 1) for raw in (*first, *then, *last))
+
+    async def _wait(self, wait_s: float) -> list[StreamDelivery]:
+        """The next job of either lane, as soon as it comes."""
+        block_ms = max(1, int(wait_s * 1000))
+        found = await self._blocking.execute(
+            *("XREADGROUP", "GROUP", GROUP, self._links.worker),
+            *("COUNT", 1, "BLOCK", block_ms, "STREAMS", *self._queues, ">", ">"),
+        )
+        lanes = dict(zip(self._queues, LANES, strict=True))
+        raws = [
+            parse_entry(self.model, lanes[queue.decode()], raw)
+            for queue, entries in found or ()
+            for raw in entries
+        ]
+        return await self._deliver(Claimed(raw, 1) for raw in raws)
+
+    async def _deliver(self, claimed: Iterable[Claimed]) -> list[StreamDelivery]:
+        deliveries = []
+        for raw, attempt in claimed:
+            try:
+                job = Job.decode(raw.frame)
+            except WireError as error:
+                get_logger().error("job_unreadable", model=self.model, error=str(error))
+                await self._links.answers.send(raw.entry, JobError("invalid"))
+                continue
+            deliveries.append(self._delivery(raw, job, attempt))
+        return deliveries
+
+    def _delivery(self, raw: RawEntry, job: Job, attempt: int) -> StreamDelivery:
+        clock = self._links.clock
+        delivery = StreamDelivery(
+            job=job,
+            deadline_s=clock.loop_s(raw.deadline_ms),
+            waited_s=max(0.0, clock.now_ms() - raw.entry.submitted_ms) / 1000,
+            attempt=attempt,
+            entry=raw.entry,
+        )
+        self._links.held.add(delivery)
+        return delivery

@@ -1,0 +1,196 @@
+"""One connection to Redis, shared by many tasks: what waits travels in one write."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import (
+    AuthenticationError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from transport.redis.errors import Unreachable, UnsupportedRedis
+
+Argument = bytes | memoryview | str | int | float
+_LEAST_VERSION = (7, 0)
+
+
+class Server(NamedTuple):
+    """Who answered: another `run_id` is another memory."""
+
+    run_id: str
+    version: str
+
+
+@dataclass(eq=False)
+class _Command:
+    arguments: tuple[Argument, ...]
+    answer: asyncio.Future[Any]
+
+
+class Line:
+    """Commands of all tasks in order, over one connection; it is made anew when it breaks.
+
+    A task that is cancelled while it waits leaves the connection whole: another task reads it.
+    """
+
+    def __init__(
+        self,
+        make_connection: Callable[[], AbstractConnection],
+        timeout_s: float,
+        attempts: int,
+        on_reconnect: Callable[[], None],
+    ) -> None:
+        """`attempts` above 1 is for commands that may run twice, and for those alone."""
+        self.timeout_s = timeout_s
+        self.server: Server | None = None  # of the last connection
+        self._make_connection = make_connection
+        self._attempts = attempts
+        self._on_reconnect = on_reconnect
+        self._connection: AbstractConnection | None = None
+        self._waiting: deque[_Command] = deque()
+        self._exchanging: asyncio.Task[None] | None = None
+
+    async def execute(self, *arguments: Argument) -> Any:
+        """The raw answer.
+
+        Raises:
+            Unreachable: no answer came in time. ResponseError: Redis refused the command.
+            UnsupportedRedis: from the first connection.
+        """
+        return await self._enqueue(arguments)
+
+    async def execute_all(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """The raw answers, in order; a ResponseError stands where a command was refused.
+
+        Raises Unreachable and UnsupportedRedis.
+        """
+        answers = await asyncio.gather(
+            *[self._enqueue(command) for command in commands], return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ResponseError):
+                raise answer
+        return answers
+
+    async def connect(self) -> Server:
+        """Who answers on this line; connects where it does not yet."""
+        while self.server is None or not self.connected:
+            await self.execute("PING")
+        return self.server
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None and self._connection.is_connected
+
+    async def close(self) -> None:
+        if self._exchanging is not None:
+            self._exchanging.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._exchanging
+        for command in self._waiting:
+            _fail(command, Unreachable("closed"))
+        self._waiting.clear()
+        await self._disconnect()
+
+    def _enqueue(self, arguments: tuple[Argument, ...]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Command(arguments, answer))
+        if self._exchanging is None or self._exchanging.done():
+            self._exchanging = asyncio.create_task(self._exchange())
+        return answer
+
+    async def _exchange(self) -> None:
+        """Send what waits, read the answers, until nothing waits."""
+        batch: deque[_Command] = deque()
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, deque()
+                await self._exchange_batch(batch)
+        finally:
+            for command in batch:  # of a line that was closed
+                _fail(command, Unreachable("closed"))
+
+    async def _exchange_batch(self, batch: deque[_Command]) -> None:
+        error: Exception = Unreachable("no attempt")
+        for _ in range(self._attempts):
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await self._send_and_read(batch)
+                return
+            except (AuthenticationError, UnsupportedRedis) as refusal:
+                error = UnsupportedRedis(str(refusal))
+                break
+            except (RedisError, OSError, TimeoutError) as failure:
+                error = Unreachable(f"{type(failure).__name__}: {failure}")
+            finally:
+                if batch:
+                    await self._disconnect()
+        while batch:
+            _fail(batch.popleft(), error)
+
+    async def _send_and_read(self, batch: deque[_Command]) -> None:
+        """Takes each command out of the batch when it is answered."""
+        connection = await self._connected()
+        packed = connection.pack_commands([command.arguments for command in batch])
+        await connection.send_packed_command(packed, check_health=False)
+        while batch:
+            try:
+                answer = await connection.read_response()
+            except ResponseError as refusal:
+                if _is_of_the_server(refusal):
+                    raise RedisConnectionError(str(refusal)) from None
+                _fail(batch.popleft(), refusal)
+            else:
+                future = batch.popleft().answer
+                if not future.done():
+                    future.set_result(answer)
+
+    async def _connected(self) -> AbstractConnection:
+        if self._connection is None:
+            self._connection = self._make_connection()
+        if not self._connection.is_connected:
+            await self._connection.connect()
+            known, self.server = self.server, await _identify(self._connection)
+            if known is not None:
+                self._on_reconnect()
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await self._connection.disconnect(nowait=True)
+
+
+async def _identify(connection: AbstractConnection) -> Server:
+    await connection.send_command("INFO", "server", check_health=False)
+    text = (await connection.read_response()).decode()
+    info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    version = info["redis_version"]
+    if info.get("redis_mode") == "cluster":
+        raise UnsupportedRedis(
+            "this is a Redis Cluster: its scripts cannot reach a job, its counter and its reply at "
+            "once. Use one Redis, with Sentinel where it must fail over"
+        )
+    if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_VERSION:
+        raise UnsupportedRedis(f"Redis {version} is too old: 7.0 or later is needed")
+    return Server(info["run_id"], version)
+
+
+def _is_of_the_server(refusal: ResponseError) -> bool:
+    """Whether another connection may be answered: this server has become, or is, a replica."""
+    return isinstance(refusal, ReadOnlyError) or str(refusal).startswith(
+        ("UNBLOCKED", "MASTERDOWN")
+    )
+
+
+def _fail(command: _Command, error: Exception) -> None:
+    if not command.answer.done():
+        command.answer.set_exception(error)

@@ -1,0 +1,93 @@
+"""Deliveries whose worker died, and those of our own that we never heard of."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from transport.redis.entries import RawEntry, parse_entry
+from transport.redis.keys import GROUP, LANES, model_keys
+from transport.redis.line import Line
+
+_SCAN = 100  # pending entries looked at in one lane
+
+
+class Claimed(NamedTuple):
+    """An entry that is ours now."""
+
+    raw: RawEntry
+    attempt: int  # which delivery of the job this is
+
+
+class _Pending(NamedTuple):
+    id: str
+    deliveries: int
+
+
+async def claim_silent(
+    line: Line, model: str, worker: str, lease_ms: int, most: int
+) -> list[Claimed]:
+    """Up to `most` entries that nobody renewed for a lease, online first.
+
+    XCLAIM looks at the idle time once more: of several workers that claim, one has it, without a
+    lock. XPENDING tells how often a job was delivered, which XAUTOCLAIM does not.
+    Raises what `Line.execute` raises.
+    """
+    claimed: list[Claimed] = []
+    for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
+        rows = await line.execute("XPENDING", queue, GROUP, "IDLE", lease_ms, "-", "+", _SCAN)
+        pending = [_parse(row) for row in rows][: most - len(claimed)]
+        if not pending:
+            continue
+        ids = [entry.id for entry in pending]
+        entries = await line.execute("XCLAIM", queue, GROUP, worker, lease_ms, *ids)
+        before = {entry.id: entry.deliveries for entry in pending}
+        for entry in filter(None, entries):
+            raw = parse_entry(model, lane, entry)
+            claimed.append(Claimed(raw, before[raw.entry.id] + 1))
+    return claimed
+
+
+async def recover_own(line: Line, model: str, worker: str, held: Collection[str]) -> list[Claimed]:
+    """Entries delivered to us in an answer that was lost; `held` are the ids of those we have.
+
+    They are no new deliveries: the count stays. Raises what `Line.execute` raises.
+    """
+    recovered: list[Claimed] = []
+    for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
+        rows = await line.execute("XPENDING", queue, GROUP, "-", "+", 10 * _SCAN, worker)
+        for pending in map(_parse, rows):
+            if pending.id in held:
+                continue
+            entries = await line.execute(
+                *("XCLAIM", queue, GROUP, worker, 0, pending.id),
+                *("RETRYCOUNT", pending.deliveries),
+            )
+            for entry in filter(None, entries):
+                recovered.append(Claimed(parse_entry(model, lane, entry), pending.deliveries))
+    return recovered
+
+
+async def renew(line: Line, queue: str, worker: str, ids: Sequence[str]) -> set[str]:
+    """Which of these are still to be answered; their leases begin anew.
+
+    An entry that was answered, cancelled or forgotten is not there, and XCLAIM leaves it out.
+    Raises what `Line.execute` raises.
+    """
+    kept = await line.execute("XCLAIM", queue, GROUP, worker, 0, *ids, "JUSTID")
+    return {entry_id.decode() for entry_id in kept}
+
+
+async def give_back(line: Line, queue: str, worker: str, entry_id: str, attempt: int) -> None:
+    """Let any other worker claim an entry at once, as though we had never had it.
+
+    Raises what `Line.execute` raises.
+    """
+    a_day_ms = 86_400_000
+    await line.execute(
+        *("XCLAIM", queue, GROUP, worker, 0, entry_id),
+        *("IDLE", a_day_ms, "RETRYCOUNT", attempt - 1, "JUSTID"),
+    )
+
+
+def _parse(row: Sequence[Any]) -> _Pending:
+    entry_id, _, _, deliveries = row
+    return _Pending(entry_id.decode(), deliveries)
