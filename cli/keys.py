@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 @app.command()
 @with_settings(("database_url", "pepper", "data_dir"))
-def create(
+def create(  # noqa: PLR0913 - an option each
     settings: Settings,
     name: Annotated[str, typer.Option(help="What the key is for")],
     scope: Annotated[list[str] | None, typer.Option(help="embed | rerank | admin")] = None,

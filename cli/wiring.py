@@ -138,7 +138,7 @@ def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
     """`start` it, and `close` it at the end. Raises SettingsError and UnsupportedRedis."""
     from transport.redis.client import RedisJobClient
 
-    return RedisJobClient(redis_config(settings), on_event=partial(_count, metrics))
+    return RedisJobClient(redis_config(settings), on_event=partial(count_event, metrics))
 
 
 async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "WorkerSide":
@@ -151,7 +151,7 @@ async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "Wor
     from worker.worker import WorkerConfig
 
     name = f"{socket.gethostname()}-{uuid4().hex}"
-    on_event = partial(_count, metrics)
+    on_event = partial(count_event, metrics)
     consumer = RedisJobConsumer(redis_config(settings), name, on_event=on_event)
     thread = EngineThread(settings.watchdog_s)
     models, _ = await asyncio.gather(load_models(settings, thread, load), consumer.start())
@@ -209,6 +209,21 @@ def build_workers(
     return [Worker(model, consumer, thread, config, metrics) for model in models]
 
 
+def count_event(metrics: Metrics, event: TransportEvent, model: str) -> None:
+    """`model` is '' where the transport does not know it."""
+    if event == "reconnected":
+        metrics.redis_reconnects.inc()
+        return
+    counters: dict[TransportEvent, Counter] = {
+        "redelivered": metrics.redelivered,
+        "resubmitted": metrics.resubmitted,
+        "dead_lettered": metrics.dead_lettered,
+        "duplicate_reply": metrics.duplicate_replies,
+        "late_finish": metrics.late_finishes,
+    }
+    counters[event].labels(model or NO_MODEL).inc()
+
+
 def gateway_config(settings: Settings) -> GatewayConfig:
     return GatewayConfig(
         max_inputs=settings.max_inputs,
@@ -221,20 +236,6 @@ def gateway_config(settings: Settings) -> GatewayConfig:
         max_timeout_s=settings.max_timeout_s,
         tokenizer_threads=settings.tokenizer_threads,
     )
-
-
-def _count(metrics: Metrics, event: TransportEvent, model: str) -> None:
-    if event == "reconnected":
-        metrics.redis_reconnects.inc()
-        return
-    counters: dict[TransportEvent, Counter] = {
-        "redelivered": metrics.redelivered,
-        "resubmitted": metrics.resubmitted,
-        "dead_lettered": metrics.dead_lettered,
-        "duplicate_reply": metrics.duplicate_replies,
-        "late_finish": metrics.late_finishes,
-    }
-    counters[event].labels(model or NO_MODEL).inc()
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

@@ -145,6 +145,9 @@ class MemoryTransport:
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         return [d for d in deliveries if d.job.job_id in self._outstanding]
 
+    async def begin(self, delivery: Delivery) -> bool:
+        return delivery.job.job_id in self._outstanding
+
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in reversed(deliveries):
             entry = self._outstanding.get(delivery.job.job_id)

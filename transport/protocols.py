@@ -89,6 +89,14 @@ class JobConsumer(Protocol):
         """Keep these deliveries ours for another lease. Returns those still wanted, in order."""
         ...
 
+    async def begin(self, delivery: Delivery) -> bool:
+        """Count a further attempt, when it begins to run; the first counts as it is received.
+
+        So a job that merely waited beside one that ended the process is not taken for another.
+        False: nobody wants it any more.
+        """
+        ...
+
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         """Give up jobs that were not begun: others receive them at once, as if we never had."""
         ...

@@ -147,11 +147,14 @@ class Worker:
         return wanted
 
     async def _run_batch(self, deliveries: Sequence[Delivery]) -> None:
-        turns = self._thread.turns
-        async with turns.alone() if deliveries[0].attempt > 1 else turns.shared():
+        """A further attempt at a job runs with nothing else in flight."""
+        turns, again = self._thread.turns, deliveries[0].attempt > 1
+        async with turns.alone() if again else turns.shared():
             started_s = asyncio.get_running_loop().time()
             batch = pack([d.job for d in deliveries])
             try:
+                if again and not await self._consumer.begin(deliveries[0]):
+                    return
                 output = await run_isolated(batch, self._run_step)
             except EngineDied:
                 return  # whoever supervises answers, or redelivers
@@ -173,6 +176,7 @@ class Worker:
     ) -> None:
         ended_s = asyncio.get_running_loop().time()
         self._record(batch, output)
+        answering = []
         results = unpack([d.job for d in deliveries], output)
         for delivery, result in zip(deliveries, results, strict=True):
             queue_s = delivery.waited_s + max(0.0, ended_s - started_s - output.infer_s)
@@ -182,7 +186,8 @@ class Worker:
                 worker=self._config.name,
                 dtype=self._model.spec.dtype,
             )
-            await self._consumer.complete(delivery, answer)
+            answering.append(self._consumer.complete(delivery, answer))
+        await asyncio.gather(*answering)
 
     def _record(self, batch: Batch, output: BatchOutput) -> None:
         name = self._model.spec.id

@@ -22,7 +22,7 @@ from transport.redis.events import OnEvent, ignore
 from transport.redis.held import HeldDeliveries, by_queue
 from transport.redis.intake import Intake, IntakeConfig, IntakeLinks
 from transport.redis.keys import GROUP, model_keys
-from transport.redis.reclaim import give_back, renew
+from transport.redis.reclaim import count_attempt, give_back, renew
 from transport.redis.scripts import REAP
 
 _CLAIMED_AT_ONCE = 200  # ids in one command
@@ -120,6 +120,15 @@ class RedisJobConsumer:
         for delivery in unwanted:
             self._held.drop(delivery)
         return [delivery for delivery in ours if delivery not in unwanted]
+
+    async def begin(self, delivery: Delivery) -> bool:
+        entry = _of_a_stream(delivery).entry
+        try:
+            return await count_attempt(
+                self._connections.commands, entry.queue, self.name, entry.id, delivery.attempt
+            )
+        except (Unreachable, ResponseError):  # nobody can tell: it runs, and the answer shows it
+            return True
 
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let other workers have them at once; they count as never delivered."""

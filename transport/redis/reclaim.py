@@ -3,9 +3,11 @@
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from redis.exceptions import ResponseError
+
 from transport.redis.entries import RawEntry, parse_entry
 from transport.redis.keys import GROUP, LANES, model_keys
-from transport.redis.line import Line
+from transport.redis.line import Argument, Line
 
 _SCAN = 100  # pending entries looked at in one lane
 
@@ -28,22 +30,37 @@ async def claim_silent(
     """Up to `most` entries that nobody renewed for a lease, online first.
 
     XCLAIM looks at the idle time once more: of several workers that claim, one has it, without a
-    lock. XPENDING tells how often a job was delivered, which XAUTOCLAIM does not.
+    lock. XPENDING tells how often a job was delivered, which XAUTOCLAIM does not. A claim leaves
+    that count as it is: see `count_attempt`.
     Raises what `Line.execute` raises.
     """
     claimed: list[Claimed] = []
     for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
         rows = await line.execute("XPENDING", queue, GROUP, "IDLE", lease_ms, "-", "+", _SCAN)
         pending = [_parse(row) for row in rows][: most - len(claimed)]
-        if not pending:
-            continue
-        ids = [entry.id for entry in pending]
-        entries = await line.execute("XCLAIM", queue, GROUP, worker, lease_ms, *ids)
-        before = {entry.id: entry.deliveries for entry in pending}
-        for entry in filter(None, entries):
-            raw = parse_entry(model, lane, entry)
-            claimed.append(Claimed(raw, before[raw.entry.id] + 1))
+        commands: list[tuple[Argument, ...]] = [
+            ("XCLAIM", queue, GROUP, worker, lease_ms, one.id, "RETRYCOUNT", one.deliveries)
+            for one in pending
+        ]
+        for one, entries in zip(pending, await line.execute_all(commands), strict=True):
+            if isinstance(entries, ResponseError):
+                raise entries
+            for entry in filter(None, entries):
+                claimed.append(Claimed(parse_entry(model, lane, entry), one.deliveries + 1))
     return claimed
+
+
+async def count_attempt(line: Line, queue: str, worker: str, entry_id: str, attempt: int) -> bool:
+    """Note that an attempt begins. False: the entry is gone.
+
+    Whoever claims entries may die by the first of them. The others were never run, so that a claim
+    alone is not counted: else some would be given up beside the one that kills.
+    Raises what `Line.execute` raises.
+    """
+    kept = await line.execute(
+        "XCLAIM", queue, GROUP, worker, 0, entry_id, "RETRYCOUNT", attempt, "JUSTID"
+    )
+    return bool(kept)
 
 
 async def recover_own(line: Line, model: str, worker: str, held: Collection[str]) -> list[Claimed]:
