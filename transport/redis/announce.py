@@ -62,6 +62,7 @@ class _Known:
     spec: ModelSpec
     digest: bytes
     heartbeats: dict[bytes, tuple[int, float | None]] = field(default_factory=dict)  # ms, tokens/s
+    last_ms: int = 0  # when the last of all was
 
 
 class Announced:
@@ -77,11 +78,12 @@ class Announced:
         prefixes = (f"{PREFIX}model:", f"{PREFIX}hb:")
         self._now_ms, *found = await DISCOVER.run(self._line, (MODELS,), *prefixes)
         self._heard_s = asyncio.get_running_loop().time()
-        for name, digest, heartbeats in found:
-            await self._hear(unquote(name.decode()), digest, heartbeats)
+        names = [unquote(name.decode()) for name, _, _ in found]
+        for model, (_, digest, heartbeats) in zip(names, found, strict=True):
+            await self._hear(model, digest, heartbeats)
         oldest_ms = self._now_ms - KEEP_S * 1000
-        for model, known in list(self._models.items()):
-            if max((at_ms for at_ms, _ in known.heartbeats.values()), default=0) < oldest_ms:
+        for model in self._models.keys() - set(names):  # Redis forgot them
+            if self._models[model].last_ms < oldest_ms:
                 del self._models[model]
 
     def models(self) -> Mapping[str, ServedModel]:
@@ -119,15 +121,12 @@ class Announced:
             if data is None:
                 return
             spec = ModelSpec.from_json(data)
-            known = _Known(spec, digest, known.heartbeats if known else {})
-            self._models[model] = known
+            known = self._models[model] = _Known(spec, digest)
+        known.heartbeats = {}  # a worker that left has taken its own away
         for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
             at_ms, _, rate = text.partition(b" ")
             known.heartbeats[worker] = (int(at_ms), float(rate) if rate else None)
-        last_ms = max((at_ms for at_ms, _ in known.heartbeats.values()), default=0)
-        for worker, (heard_ms, _) in list(known.heartbeats.items()):
-            if heard_ms < last_ms - FORGET_AFTER_MS:
-                del known.heartbeats[worker]
+            known.last_ms = max(known.last_ms, int(at_ms))
 
 
 def _name(model: str) -> str:
