@@ -9,15 +9,16 @@ from uuid import uuid4
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from observability.logs import get_logger
-from transport.messages import Job, JobError, JobResult, Lane, WireError, decode_outcome
+from transport.messages import Job, JobError, JobResult, Lane, decode_outcome
 from transport.protocols import Backlog, ServedModel
 from transport.redis.announce import Announced
 from transport.redis.backoff import Backoff
 from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import encode_fields, job_keys, lane_number
-from transport.redis.errors import Unreachable
+from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import OnEvent, ignore
 from transport.redis.keys import GROUP, model_keys, reply_key
+from transport.redis.line import Argument, Line, Server
 from transport.redis.outstanding import Outstanding
 from transport.redis.replies import Assembly, Queued, Reply, parse_queued
 from transport.redis.scripts import BACKLOG, SUBMIT, WITHDRAW
@@ -47,26 +48,29 @@ class RedisJobClient:
         self.name = uuid4().hex
         self._config = config or ClientConfig()
         self._on_event = on_event
-        self._connections = Connections(redis, lambda: on_event("reconnected", ""))
+        self._connections = Connections(redis, on_event)
         self._announced = Announced(self._connections.commands)
         self._outstanding: dict[str, Outstanding] = {}
         self._queued: dict[str, tuple[Queued, float]] = {}  # by model, and when it was heard
         self._assembly = Assembly()
         self._memory = 0  # grows with each memory that Redis lost
+        self._run_id = ""  # of the server that was last heard
         self._read_until = b"0-0"
         self._answered_s = float("-inf")  # when Redis last answered the keep-alive
+        self._withdrawing: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Wait until Redis answers, then know the models. Raises UnsupportedRedis."""
         backoff = Backoff()
-        while True:
+        while not self.healthy:
             try:
                 await self._make_reply_stream()
                 await self._announced.refresh()
-                break
+                self._answered_s = asyncio.get_running_loop().time()
             except (Unreachable, ResponseError) as error:
-                get_logger().warning("redis_unreachable", error=str(error))
+                if backoff.failures == 0:
+                    get_logger().warning("redis_unreachable", error=str(error))
                 await asyncio.sleep(backoff.next_s())
         self._tasks = [
             asyncio.create_task(self._keep_alive()),
@@ -81,6 +85,8 @@ class RedisJobClient:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for waiting in self._outstanding.values():
             waiting.resolve(JobError("not_ready"))
+        while self._outstanding or self._withdrawing:
+            await asyncio.gather(*self._withdrawing, asyncio.sleep(0))
         with contextlib.suppress(Unreachable, ResponseError):
             await self._connections.commands.execute("DEL", reply_key(self.name))
         await self._connections.close()
@@ -107,14 +113,13 @@ class RedisJobClient:
         self._outstanding[job.job_id] = waiting
         waiting.sending = asyncio.create_task(self._send(waiting))
         timer = loop.call_at(deadline_s, waiting.resolve, JobError("deadline"))
-        answered = False
+        answer: bytes | JobError = JobError("cancelled")
         try:
             answer = await waiting.answer
-            answered = isinstance(answer, bytes)
         finally:
             timer.cancel()
             del self._outstanding[job.job_id]
-            if not answered:
+            if isinstance(answer, JobError):
                 await self._withdraw(waiting)
         if isinstance(answer, JobError):
             raise answer
@@ -180,13 +185,16 @@ class RedisJobClient:
         return str(entry_id.decode())
 
     async def _withdraw(self, waiting: Outstanding) -> None:
-        """Take a job back that nobody waits for, unless it never got there."""
+        """Take a job back that nobody waits for. It goes on where the caller does not stay for it.
+
+        A submit that is on its way stands before it on the same line.
+        """
         if waiting.sending is not None:
             waiting.sending.cancel()
         withdrawing = asyncio.create_task(self._withdraw_now(waiting))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.withdraw_s):
-                await asyncio.shield(withdrawing)
+        self._withdrawing.add(withdrawing)
+        withdrawing.add_done_callback(self._withdrawing.discard)
+        await asyncio.wait([withdrawing], timeout=self._config.withdraw_s)
 
     async def _withdraw_now(self, waiting: Outstanding) -> None:
         job = waiting.job
@@ -224,33 +232,36 @@ class RedisJobClient:
     # --- what runs beside it ---
 
     async def _read_replies(self) -> None:
-        line, stream, backoff = self._connections.blocking(), reply_key(self.name), Backoff()
-        block_ms = int(self._connections.config.block_s * 1000)
-        run_id: str | None = None
+        line, backoff = self._connections.blocking(), Backoff()
         while True:
             try:
-                server = await line.connect()
-                if run_id is not None and server.run_id != run_id:
-                    await self._recover()
-                run_id = server.run_id
-                # Trimmed by the same write that waits for more: what was read is not kept.
-                trim = ("XTRIM", stream, "MINID", _next_id(self._read_until))
-                read = ("XREAD", "BLOCK", block_ms, "STREAMS", stream, self._read_until)
-                _, found = await line.execute_all([trim, read])
-            except Unreachable as error:
-                get_logger().warning("replies_unreachable", error=str(error))
+                await self._remember(await line.connect())
+                await self._read_some(line)
+                backoff.reset()
+            except (Unreachable, UnsupportedRedis, ResponseError) as error:
+                if backoff.failures == 0:
+                    get_logger().warning("replies_unreachable", error=str(error))
                 await asyncio.sleep(backoff.next_s())
-                continue
-            backoff.reset()
-            if isinstance(found, ResponseError):
-                get_logger().error("replies_refused", error=str(found))
-                await asyncio.sleep(backoff.next_s())
-                continue
-            for _, entries in found or ():
-                for entry_id, fields in entries:
+
+    async def _read_some(self, line: Line) -> None:
+        """Wait for replies, and trim what was read by the same write that waits for more."""
+        stream, block_ms = reply_key(self.name), int(self._connections.config.block_s * 1000)
+        memory = self._memory
+        trimmed, found = await line.execute_all(
+            [
+                ("XTRIM", stream, "MINID", _next_id(self._read_until)),
+                ("XREAD", "BLOCK", block_ms, "STREAMS", stream, self._read_until),
+            ]
+        )
+        for answer in (trimmed, found):
+            if isinstance(answer, ResponseError):
+                raise answer
+        for _, entries in found or ():
+            for entry_id, fields in entries:
+                if memory == self._memory:  # else the stream has begun anew meanwhile
                     self._read_until = entry_id
-                    for reply in self._assembly.add(fields):
-                        self._settle(reply)
+                for reply in self._assembly.add(fields):
+                    self._settle(reply)
 
     def _settle(self, reply: Reply) -> None:
         waiting = self._outstanding.get(reply.job_id)
@@ -260,14 +271,20 @@ class RedisJobClient:
         self._hear(waiting.job.model, reply.queued)
 
     async def _keep_alive(self) -> None:
+        line = self._connections.health
         while True:
-            with contextlib.suppress(Unreachable, ResponseError):
-                line = self._connections.health
-                known = await line.execute("EXPIRE", reply_key(self.name), self._config.reply_ttl_s)
-                self._answered_s = asyncio.get_running_loop().time()
-                if not known:
+            with contextlib.suppress(Unreachable, UnsupportedRedis, ResponseError):
+                await self._remember(await line.connect())
+                if not await line.execute(*self._expire()):
                     await self._recover()
+                self._answered_s = asyncio.get_running_loop().time()
             await asyncio.sleep(self._config.keep_alive_s)
+
+    async def _remember(self, server: Server) -> None:
+        """Another server has another memory: it may hold our stream, and lack our jobs."""
+        if self._run_id not in ("", server.run_id):
+            await self._recover()
+        self._run_id = server.run_id
 
     async def _recover(self) -> None:
         """Redis forgot us, or is another: have a stream again, and everything outstanding in it."""
@@ -288,12 +305,14 @@ class RedisJobClient:
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
-        await line.execute("EXPIRE", stream, self._config.reply_ttl_s)
-        self._answered_s = asyncio.get_running_loop().time()
+        await line.execute(*self._expire())
+
+    def _expire(self) -> tuple[Argument, ...]:
+        return ("EXPIRE", reply_key(self.name), self._config.reply_ttl_s)
 
     async def _discover(self) -> None:
         while True:
-            with contextlib.suppress(Unreachable, ResponseError, WireError):
+            with contextlib.suppress(Unreachable, UnsupportedRedis, ResponseError):
                 await self._announced.refresh()
             await asyncio.sleep(self._config.discovery_s)
 

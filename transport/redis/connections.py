@@ -1,6 +1,5 @@
 """Where Redis is, and the lines to it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 
 from transport.redis.errors import UnsupportedRedis
-from transport.redis.line import Line
+from transport.redis.events import OnEvent
+from transport.redis.line import Line, Server, Timeouts
 
 _SENTINEL_SCHEMES = {"redis+sentinel": False, "rediss+sentinel": True}  # with TLS
 _BLOCKING_MARGIN_S = 3.0  # what a blocking read may take beyond its own wait
@@ -48,11 +48,11 @@ class Connections:
     A blocked read never holds up a command, and neither holds up the question.
     """
 
-    def __init__(self, config: RedisConfig, on_reconnect: Callable[[], None]) -> None:
+    def __init__(self, config: RedisConfig, on_event: OnEvent) -> None:
         """Raises UnsupportedRedis where the URL says nothing that can be used."""
         self.config = config
-        self._on_reconnect = on_reconnect
-        self._pool = _pool(config)
+        self._on_event = on_event
+        self._pool, self._sentinel = _pool(config)
         self._lines: list[Line] = []
         self.commands = self._line(config.command_timeout_s, attempts=2)
         self.health = self._line(config.command_timeout_s, attempts=1)
@@ -64,19 +64,30 @@ class Connections:
     async def close(self) -> None:
         for line in self._lines:
             await line.close()
+        if self._sentinel is not None:
+            await self._sentinel.aclose()
 
-    def _line(self, timeout_s: float, attempts: int) -> Line:
-        line = Line(self._connection, timeout_s, attempts, self._on_reconnect)
+    def _line(self, answer_s: float, attempts: int) -> Line:
+        sentinels = len(self._sentinel.sentinels) if self._sentinel else 0
+        connect_s = self.config.connect_timeout_s * (2 + sentinels)  # the socket, and who it is
+        timeouts = Timeouts(connect_s, answer_s)
+        line = Line(self._connection, timeouts, attempts, self._on_reconnect)
         self._lines.append(line)
         return line
+
+    async def _on_reconnect(self, server: Server) -> None:
+        """Where one line found another server, the others must not stay with the old one."""
+        self._on_event("reconnected", "")
+        for line in self._lines:
+            await line.leave(server)
 
     def _connection(self) -> AbstractConnection:
         connection: AbstractConnection = self._pool.make_connection()
         return connection
 
 
-def _pool(config: RedisConfig) -> ConnectionPool:
-    """Only makes connections; the lines keep them."""
+def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
+    """The pool only makes connections; the lines keep them."""
     options = _options(config)
     try:
         parts = urlsplit(config.url)
@@ -87,12 +98,12 @@ def _pool(config: RedisConfig) -> ConnectionPool:
         # What is given goes before what the URL says, which from_url would let win.
         pool = ConnectionPool.from_url(config.url, **options)
         pool.connection_kwargs.update(_credentials(config.username, config.password))
-        return pool
+        return pool, None
     except ValueError as error:
         raise UnsupportedRedis(f"not the URL of a Redis: {error}") from None
 
 
-def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> ConnectionPool:
+def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[ConnectionPool, Sentinel]:
     parts = urlsplit(config.url)
     tls = _SENTINEL_SCHEMES[parts.scheme]
     user, _, hosts = parts.netloc.rpartition("@")
@@ -109,7 +120,7 @@ def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> ConnectionPo
         [_address(host) for host in hosts.split(",")],
         sentinel_kwargs=sentinel_options | _timeouts(config),
     )
-    return SentinelConnectionPool(service, sentinel, db=int(db or 0), **options)
+    return SentinelConnectionPool(service, sentinel, db=int(db or 0), **options), sentinel
 
 
 def _address(host: str) -> tuple[str, int]:

@@ -49,12 +49,14 @@ class RedisJobConsumer:
         """`name` must be new with every start of the process: it owns deliveries."""
         self.name = name
         self._config = config or ConsumerConfig()
-        self._connections = Connections(redis, lambda: on_event("reconnected", ""))
+        self._connections = Connections(redis, on_event)
         commands = self._connections.commands
         self._announcer = Announcer(commands, name)
         self._clock, self._held = RedisClock(), HeldDeliveries()
         self._answers = Answers(commands, on_event)
-        self._links = IntakeLinks(commands, self._clock, self._held, self._answers, name)
+        self._links = IntakeLinks(
+            commands, self._clock, self._held, self._answers, worker=name, block_s=redis.block_s
+        )
         self._intakes: dict[str, Intake] = {}
         self._answered_s = float("-inf")  # when Redis last answered
         self._reap_at_s: dict[str, float] = {}

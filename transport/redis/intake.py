@@ -40,6 +40,7 @@ class IntakeLinks:
     held: HeldDeliveries
     answers: Answers
     worker: str
+    block_s: float  # the longest that one blocking read waits
 
 
 class Intake:
@@ -74,11 +75,14 @@ class Intake:
                 taken += self._take_ready(max_tokens)
             self._backoff.reset()
         except (Unreachable, ResponseError) as error:
-            self._has_groups, self._in_doubt = False, True
-            if not str(error).startswith("NOGROUP"):
+            known, self._in_doubt = self._in_doubt, True
+            self._has_groups = False
+            if str(error).startswith("NOGROUP"):
+                return taken
+            if not known:
                 get_logger().warning("receive_failed", model=self.model, error=str(error))
-                if not taken:
-                    await asyncio.sleep(min(wait_s, self._backoff.next_s()))
+            if not taken:
+                await asyncio.sleep(min(wait_s, self._backoff.next_s()))
         return taken
 
     async def ensure_groups(self) -> None:
@@ -160,11 +164,14 @@ class Intake:
 
     async def _wait(self, wait_s: float) -> list[StreamDelivery]:
         """The next job of either lane, as soon as it comes."""
-        block_ms = max(1, int(wait_s * 1000))
-        found = await self._blocking.execute(
-            *("XREADGROUP", "GROUP", GROUP, self._links.worker),
-            *("COUNT", 1, "BLOCK", block_ms, "STREAMS", *self._queues, ">", ">"),
-        )
+        loop = asyncio.get_running_loop()
+        until_s, found = loop.time() + wait_s, None
+        while not found and (left_s := until_s - loop.time()) > 0:
+            block_ms = max(1, int(1000 * min(left_s, self._links.block_s)))  # 0 would be for ever
+            found = await self._blocking.execute(
+                *("XREADGROUP", "GROUP", GROUP, self._links.worker),
+                *("COUNT", 1, "BLOCK", block_ms, "STREAMS", *self._queues, ">", ">"),
+            )
         lanes = dict(zip(self._queues, LANES, strict=True))
         raws = [
             parse_entry(self.model, lanes[queue.decode()], raw)

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import (
     AuthenticationError,
@@ -29,6 +30,11 @@ class Server(NamedTuple):
     version: str
 
 
+class Timeouts(NamedTuple):
+    connect_s: float
+    answer_s: float  # of all that was sent at once
+
+
 @dataclass(eq=False)
 class _Command:
     arguments: tuple[Argument, ...]
@@ -44,12 +50,12 @@ class Line:
     def __init__(
         self,
         make_connection: Callable[[], AbstractConnection],
-        timeout_s: float,
+        timeouts: Timeouts,
         attempts: int,
-        on_reconnect: Callable[[], None],
+        on_reconnect: Callable[[Server], Awaitable[None]],
     ) -> None:
         """`attempts` above 1 is for commands that may run twice, and for those alone."""
-        self.timeout_s = timeout_s
+        self.timeouts = timeouts
         self.server: Server | None = None  # of the last connection
         self._make_connection = make_connection
         self._attempts = attempts
@@ -90,6 +96,11 @@ class Line:
     def connected(self) -> bool:
         return self._connection is not None and self._connection.is_connected
 
+    async def leave(self, server: Server) -> None:
+        """Connect anew, unless to this server: the others are no longer the master."""
+        if self.server is not None and self.server.run_id != server.run_id:
+            await self._disconnect()
+
     async def close(self) -> None:
         if self._exchanging is not None:
             self._exchanging.cancel()
@@ -122,11 +133,12 @@ class Line:
         error: Exception = Unreachable("no attempt")
         for _ in range(self._attempts):
             try:
-                async with asyncio.timeout(self.timeout_s):
-                    await self._send_and_read(batch)
+                connection = await self._connected()
+                async with asyncio.timeout(self.timeouts.answer_s):
+                    await _send_and_read(connection, batch)
                 return
-            except (AuthenticationError, UnsupportedRedis) as refusal:
-                error = UnsupportedRedis(str(refusal))
+            except UnsupportedRedis as refusal:
+                error = refusal
                 break
             except (RedisError, OSError, TimeoutError) as failure:
                 error = Unreachable(f"{type(failure).__name__}: {failure}")
@@ -136,37 +148,44 @@ class Line:
         while batch:
             _fail(batch.popleft(), error)
 
-    async def _send_and_read(self, batch: deque[_Command]) -> None:
-        """Takes each command out of the batch when it is answered."""
-        connection = await self._connected()
-        packed = connection.pack_commands([command.arguments for command in batch])
-        await connection.send_packed_command(packed, check_health=False)
-        while batch:
-            try:
-                answer = await connection.read_response()
-            except ResponseError as refusal:
-                if _is_of_the_server(refusal):
-                    raise RedisConnectionError(str(refusal)) from None
-                _fail(batch.popleft(), refusal)
-            else:
-                future = batch.popleft().answer
-                if not future.done():
-                    future.set_result(answer)
-
     async def _connected(self) -> AbstractConnection:
         if self._connection is None:
             self._connection = self._make_connection()
         if not self._connection.is_connected:
-            await self._connection.connect()
-            known, self.server = self.server, await _identify(self._connection)
+            try:
+                async with asyncio.timeout(self.timeouts.connect_s):
+                    await self._connection.connect()
+                    server = await _identify(self._connection)
+            except AuthenticationError as refusal:
+                if self.server is None:
+                    raise UnsupportedRedis(f"Redis lets us not in: {refusal}") from None
+                raise  # they may be changing the password: it is asked again
+            known, self.server = self.server, server
             if known is not None:
-                self._on_reconnect()
+                await self._on_reconnect(server)
         return self._connection
 
     async def _disconnect(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
+
+
+async def _send_and_read(connection: AbstractConnection, batch: deque[_Command]) -> None:
+    """Takes each command out of the batch when it is answered."""
+    packed = [_pack(command.arguments) for command in batch]
+    await connection.send_packed_command(packed, check_health=False)
+    while batch:
+        try:
+            answer = await connection.read_response()
+        except ResponseError as refusal:
+            if _is_of_the_server(refusal):
+                raise RedisConnectionError(str(refusal)) from None
+            _fail(batch.popleft(), refusal)
+        else:
+            future = batch.popleft().answer
+            if not future.done():
+                future.set_result(answer)
 
 
 async def _identify(connection: AbstractConnection) -> Server:
@@ -182,6 +201,11 @@ async def _identify(connection: AbstractConnection) -> Server:
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_VERSION:
         raise UnsupportedRedis(f"Redis {version} is too old: 7.0 or later is needed")
     return Server(info["run_id"], version)
+
+
+def _pack(arguments: tuple[Argument, ...]) -> bytes:
+    """In C: five times as fast as a connection's own."""
+    return pack_command(arguments)  # type: ignore[arg-type]  # it takes a tuple of any length
 
 
 def _is_of_the_server(refusal: ResponseError) -> bool:
