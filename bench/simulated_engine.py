@@ -59,11 +59,21 @@ def block(_: Batch) -> None:
     time.sleep(3600)
 
 
+def end(_: Batch) -> None:
+    raise SystemExit(1)
+
+
 def fail(_: Batch) -> None:
     raise RuntimeError("a token that the device does not like")
 
 
-FAULTS: Mapping[str, Callable[[Batch], None]] = {"die": die, "block": block, "fail": fail}
+# What a token can do: kill the process, end or block the engine's thread, fail its step.
+FAULTS: Mapping[str, Callable[[Batch], None]] = {
+    "die": die,
+    "end": end,
+    "block": block,
+    "fail": fail,
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ class SimulatedDevice:
     tokens_per_s: float = 1e6
     step_s: float = 0.001  # of every step, however small
     max_batch_tokens: int = 8_192
-    faults: Mapping[int, str] = field(default_factory=dict)  # by token id: die | block | fail
+    faults: Mapping[int, str] = field(default_factory=dict)  # by token id
 
     def load(self, settings: "Settings", name: str) -> LoadedModel:
         """The model of that name, of which the weights are not needed."""

@@ -22,7 +22,7 @@ def worker(
     tokens_per_s: Annotated[float, typer.Option(help="Speed of the device")] = 1e6,
     step_s: Annotated[float, typer.Option(help="What a step takes beside its tokens")] = 0.001,
     fault: Annotated[
-        list[str] | None, typer.Option(help="TOKEN_ID=die|block|fail: what that token does")
+        list[str] | None, typer.Option(help=f"TOKEN_ID={'|'.join(FAULTS)}: what that token does")
     ] = None,
 ) -> None:
     """Serve models whose rows follow from the token ids alone."""

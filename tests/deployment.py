@@ -17,7 +17,7 @@ class Deployment:
     def __init__(self, redis_url: str, data_dir: Path) -> None:
         self.processes: list[ServerProcess] = []
         self._data_dir = data_dir
-        self._environ = {"FLORILEGE_REDIS_URL": redis_url, "FLORILEGE_ADMIN_PORT": "0"}
+        self.environ = {"FLORILEGE_REDIS_URL": redis_url, "FLORILEGE_ADMIN_PORT": "0"}
 
     def gateway(self, *flags: str, command: Sequence[str] = COMMAND) -> ServerProcess:
         own = ["gateway", "--port", "0", "--data-dir", str(self._data_dir)]
@@ -36,7 +36,7 @@ class Deployment:
                 process.wait_until_serving()
 
     def _start(self, arguments: list[str]) -> ServerProcess:
-        process = start(arguments, self._environ)
+        process = start(arguments, self.environ)
         self.processes.append(process)
         return process
 
