@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from redis import Redis
+
 _READY_S = 10.0
 
 
@@ -43,6 +45,10 @@ class RedisServer:
         """One command by `redis-cli`, beside whatever the test does."""
         command = ["redis-cli", "-s", str(self.socket), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def client(self) -> Redis:
+        """To look into it, beside whatever the test does."""
+        return Redis(unix_socket_path=str(self.socket), protocol=2)
 
     def kill(self) -> None:
         """As a crash does."""

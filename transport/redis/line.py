@@ -205,7 +205,8 @@ async def _identify(connection: AbstractConnection) -> Server:
 
 def _pack(arguments: tuple[Argument, ...]) -> bytes:
     """In C: five times as fast as a connection's own."""
-    return pack_command(arguments)  # type: ignore[arg-type]  # it takes a tuple of any length
+    packed: bytes = pack_command(arguments)  # type: ignore[arg-type]  # of any length
+    return packed
 
 
 def _is_of_the_server(refusal: ResponseError) -> bool:
