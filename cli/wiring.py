@@ -29,7 +29,7 @@ from checkpoint.spec import ModelSpec
 from cli.loading import Load, load_model
 from cli.settings import Settings, SettingsError, flag_of, variable_of
 from observability.health import Health
-from observability.metrics import NO_MODEL, Metrics
+from observability.metrics import Metrics
 from transport.memory import MemoryTransport
 from transport.protocols import JobClient, JobConsumer
 from transport.redis.connections import RedisConfig
@@ -210,18 +210,21 @@ def build_workers(
 
 
 def count_event(metrics: Metrics, event: TransportEvent, model: str) -> None:
-    """`model` is '' where the transport does not know it."""
-    if event == "reconnected":
-        metrics.redis_reconnects.inc()
-        return
-    counters: dict[TransportEvent, Counter] = {
+    """What the transport calls; `model` is '' for an event of none."""
+    of_no_model: dict[TransportEvent, Counter] = {
+        "reconnected": metrics.redis_reconnects,
+        "duplicate_reply": metrics.duplicate_replies,
+    }
+    of_a_model: dict[TransportEvent, Counter] = {
         "redelivered": metrics.redelivered,
         "resubmitted": metrics.resubmitted,
         "dead_lettered": metrics.dead_lettered,
-        "duplicate_reply": metrics.duplicate_replies,
         "late_finish": metrics.late_finishes,
     }
-    counters[event].labels(model or NO_MODEL).inc()
+    if event in of_no_model:
+        of_no_model[event].inc()
+    else:
+        of_a_model[event].labels(model).inc()
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

@@ -65,7 +65,7 @@ class Metrics:
             "dead_lettered", "Jobs given up after they killed their workers", ("model",)
         )
         self.duplicate_replies = self._counter(
-            "duplicate_replies", "Answers that nobody waited for any more", ("model",)
+            "duplicate_replies", "Answers that nobody waited for any more", ()
         )
         self.late_finishes = self._counter(
             "late_finishes", "Answers to jobs that were answered or forgotten meanwhile", ("model",)
@@ -119,8 +119,8 @@ class Metrics:
         for metric in (
             *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
             *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
-            *(self.redelivered, self.resubmitted, self.dead_lettered, self.duplicate_replies),
-            *(self.late_finishes, self.live_workers),
+            *(self.redelivered, self.resubmitted, self.dead_lettered, self.late_finishes),
+            self.live_workers,
             *(self.truncated_inputs, self.oom, self.graph_misses, self.graph_captures),
             self.graph_capture_failures,
         ):

@@ -56,7 +56,10 @@ class JobClient(Protocol):
         ...
 
     async def tokenizer(self, sha256: str) -> bytes:
-        """The tokenizer.json of that digest. Raises KeyError when no worker announced it."""
+        """The tokenizer.json of that digest.
+
+        Raises KeyError when no worker announced it, JobError where nobody can tell.
+        """
         ...
 
     async def backlog(self, model: str, lane: Lane) -> Backlog:

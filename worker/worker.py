@@ -87,6 +87,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
         heartbeat = asyncio.create_task(self._heartbeat())
+        heartbeat.add_done_callback(self._see_end)
         try:
             while not self._draining and not self._thread.died.done():
                 await self._room.acquire()
@@ -96,7 +97,8 @@ class Worker:
                     continue
                 task = asyncio.create_task(self._run_batch(deliveries))
                 self._batches.add(task)
-                task.add_done_callback(self._forget)
+                task.add_done_callback(self._batches.discard)
+                task.add_done_callback(self._see_end)
             await self._consumer.hand_back(self._pending)
             await asyncio.gather(*self._batches, return_exceptions=True)
             with contextlib.suppress(EngineDied):
@@ -108,12 +110,12 @@ class Worker:
         """Take no new jobs, finish the batches that run, hand back what waits for one."""
         self._draining = True
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._batches.discard(task)
+    def _see_end(self, task: asyncio.Task[None]) -> None:
+        """A task that fails is a defect of ours: its jobs would wait for ever, and the next batch
+        may fail too; without heartbeats nobody knows of this worker."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A defect of ours: its jobs would wait for ever, and the next batch may do the same.
-            get_logger().error("batch_lost", **place_of(error))
-            self._thread.declare_dead(f"a batch was lost to {type(error).__name__}")
+            get_logger().error("task_failed", **place_of(error))
+            self._thread.declare_dead(f"a task of the worker failed: {type(error).__name__}")
 
     async def _next_batch(self) -> list[Delivery]:
         if self._draining:

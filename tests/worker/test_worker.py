@@ -182,11 +182,22 @@ async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: RunningW
 
     running.worker._record = broken  # type: ignore[method-assign, assignment]
     job = asyncio.create_task(running.submit(1))
-    assert await running.thread.died == "a batch was lost to KeyError"
+    assert await running.thread.died == "a task of the worker failed: KeyError"
     await asyncio.wait_for(running.task, 5)
     running.transport.fail("engine_failed")
     with pytest.raises(JobError, match="engine_failed"):
         await job
+
+
+async def test_worker_that_nobody_hears_of_any_more_is_dead() -> None:
+    running = RunningWorker(heartbeat_s=0.005)
+
+    def broken() -> None:
+        raise LookupError
+
+    running.engine.stats = broken  # type: ignore[method-assign, assignment]
+    assert await running.thread.died == "a task of the worker failed: LookupError"
+    await asyncio.wait_for(running.task, 5)
 
 
 async def test_pause_of_the_whole_process_does_not_trip_the_watchdog(

@@ -132,7 +132,10 @@ class RedisJobClient:
         return self._announced.models()
 
     async def tokenizer(self, sha256: str) -> bytes:
-        return await self._announced.tokenizer(sha256)
+        try:
+            return await self._announced.tokenizer(sha256)
+        except (Unreachable, ResponseError):
+            raise JobError("not_ready", retry_after_s=self._config.retry_after_s) from None
 
     async def backlog(self, model: str, lane: Lane) -> Backlog:
         queued = await self._what_is_queued(model)
@@ -256,10 +259,11 @@ class RedisJobClient:
         for answer in (trimmed, found):
             if isinstance(answer, ResponseError):
                 raise answer
+        if memory != self._memory:  # the stream has begun anew meanwhile, and is read from there
+            return
         for _, entries in found or ():
             for entry_id, fields in entries:
-                if memory == self._memory:  # else the stream has begun anew meanwhile
-                    self._read_until = entry_id
+                self._read_until = entry_id
                 for reply in self._assembly.add(fields):
                     self._settle(reply)
 
