@@ -106,8 +106,9 @@ class Fleet:
     def processes(self) -> list[ServerProcess]:
         return [*self.gateways, *self.workers]
 
-    async def counts(self) -> dict[ServerProcess, Counts]:
-        return {process: await scrape(process) for process in self.processes}
+    async def counts(self) -> dict[str, Counts]:
+        """By process."""
+        return {process.admin_url: await scrape(process) for process in self.processes}
 
     # --- what is in Redis ---
 

@@ -11,7 +11,6 @@ from faults.history import Verdict, check
 from faults.load import SLOW_S, Load, Pace
 from load_driver import References
 from redis_keyspace import left_behind, miscounted
-from server_process import ServerProcess
 
 _STEADY_ANSWERS = 60  # before the fault
 _CALM_S = 1.5  # without a late answer: it is over
@@ -28,7 +27,7 @@ class Hit:
     complaints: list[str] = field(default_factory=list)  # of what the fault itself looked at
 
 
-ByProcess = Mapping[ServerProcess, Counts]
+ByProcess = Mapping[str, Counts]
 Inject = Callable[[Fleet, Load], Awaitable[Hit]]
 
 
@@ -156,8 +155,9 @@ def _tokens(fleet: Fleet, before: ByProcess, after: ByProcess) -> dict[str, int]
     """By gateway that still lives."""
     name = "florilege_tokens_total"
     return {
-        gateway.url: int(after[gateway][name] - before.get(gateway, Counter())[name])
+        gateway.url: int(after[url][name] - before.get(url, Counter())[name])
         for gateway in fleet.gateways
+        if (url := gateway.admin_url)
     }
 
 
