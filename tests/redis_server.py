@@ -44,7 +44,8 @@ class RedisServer:
     def call(self, *arguments: str) -> str:
         """One command by `redis-cli`, beside whatever the test does."""
         command = ["redis-cli", "-s", str(self.socket), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        output = subprocess.run(command, check=True, capture_output=True).stdout
+        return output.decode(errors="replace").strip()
 
     def client(self) -> Redis:
         """To look into it, beside whatever the test does."""

@@ -45,8 +45,10 @@ async def gateway(
 ) -> AsyncIterator[RedisJobClient]:
     client = RedisJobClient(where(redis), config, events or Events())
     await client.start()
-    yield client
-    await client.close()
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 @contextlib.asynccontextmanager
@@ -56,14 +58,16 @@ async def worker(
     config: ConsumerConfig = RENEWS,
     events: Events | None = None,
 ) -> AsyncIterator[RedisJobConsumer]:
-    """One that serves the model, and says so now and then."""
+    """One that serves the model, and says so now and then, unless to the others it is dead."""
     consumer = RedisJobConsumer(where(redis), name, config, events or Events())
     await consumer.start()
     await consumer.announce(make_announcement())
-    heartbeat = asyncio.create_task(_heartbeat(consumer))
-    yield consumer
-    heartbeat.cancel()
-    await consumer.close()
+    heartbeat = asyncio.create_task(_heartbeat(consumer, config.renew_s))
+    try:
+        yield consumer
+    finally:
+        heartbeat.cancel()
+        await consumer.close()
 
 
 async def receive(consumer: RedisJobConsumer, count: int = 1) -> list[Delivery]:
@@ -77,6 +81,9 @@ async def receive(consumer: RedisJobConsumer, count: int = 1) -> list[Delivery]:
 async def submit(client: RedisJobClient, job: Job | None = None) -> asyncio.Task[JobResult]:
     """In the background; returns once it is in its queue."""
     job = job or make_job()
+    async with asyncio.timeout(5):
+        while MODEL not in (models := await client.models()) or not models[MODEL].live_workers:
+            await asyncio.sleep(0.001)
     before = await _jobs(client)
     task = asyncio.create_task(client.submit(job))
     while await _jobs(client) == before:
@@ -89,10 +96,12 @@ async def submit(client: RedisJobClient, job: Job | None = None) -> asyncio.Task
 async def answering(consumer: RedisJobConsumer) -> AsyncIterator[None]:
     """Answer everything, each job with a figure of its own: see `expected`."""
     task = asyncio.create_task(_answer(consumer))
-    yield
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 def expected(job: Job) -> float:
@@ -106,9 +115,9 @@ async def _answer(consumer: RedisJobConsumer) -> None:
             await consumer.complete(delivery, make_result(delivery.job, expected(delivery.job)))
 
 
-async def _heartbeat(consumer: RedisJobConsumer) -> None:
+async def _heartbeat(consumer: RedisJobConsumer, every_s: float) -> None:
     while True:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(every_s)
         await consumer.announce(make_announcement())
 
 

@@ -9,13 +9,12 @@ from urllib.parse import quote, unquote
 
 from checkpoint.spec import ModelSpec
 from transport.protocols import Announcement, ServedModel
-from transport.redis.keys import MODELS, PREFIX, model_keys, tokenizer_key
+from transport.redis.keys import KEEP_S, MODELS, PREFIX, model_keys, tokenizer_key
 from transport.redis.line import Line
 from transport.redis.scripts import ANNOUNCE, DISCOVER
 
 DEAD_AFTER_MS = 8_000  # four heartbeats missed
 FORGET_AFTER_MS = 60_000  # a silent worker's heartbeat
-KEEP_S = 86_400  # what is known of a model, after its last heartbeat
 
 
 class Announcer:

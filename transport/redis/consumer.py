@@ -182,8 +182,8 @@ class RedisJobConsumer:
     def _intake(self, model: str) -> Intake:
         intake = self._intakes.get(model)
         if intake is None:
-            blocking = self._connections.blocking()
-            intake = Intake(model, blocking, self._links, self._config.intake)
+            line = self._connections.blocking()
+            intake = Intake(model, line, self._links, self._config.intake)
             self._intakes[model] = intake
         return intake
 

@@ -16,7 +16,7 @@ from transport.redis.clock import RedisClock
 from transport.redis.entries import RawEntry, StreamDelivery, parse_entry
 from transport.redis.errors import Unreachable
 from transport.redis.held import HeldDeliveries
-from transport.redis.keys import GROUP, LANES, model_keys
+from transport.redis.keys import GROUP, KEEP_S, LANES, model_keys
 from transport.redis.line import Line
 from transport.redis.reclaim import Claimed, claim_silent, recover_own
 from transport.redis.scripts import TAKE
@@ -46,12 +46,11 @@ class IntakeLinks:
 class Intake:
     """Takes no more than was asked for: what does not fit is for other workers."""
 
-    def __init__(
-        self, model: str, blocking: Line, links: IntakeLinks, config: IntakeConfig
-    ) -> None:
+    def __init__(self, model: str, line: Line, links: IntakeLinks, config: IntakeConfig) -> None:
+        """What gives us jobs goes over `line`, which sends nothing twice: see `_in_doubt`."""
         self.model = model
         self._queues = model_keys(model).queues
-        self._blocking = blocking
+        self._line = line
         self._links = links
         self._config = config
         self._ready: deque[StreamDelivery] = deque()  # ours, not given out: claimed, or too large
@@ -93,13 +92,10 @@ class Intake:
         if self._has_groups:
             return
         for queue in self._queues:
-            try:
-                await self._links.commands.execute(
-                    "XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM"
-                )
-            except ResponseError as error:
-                if not str(error).startswith("BUSYGROUP"):
-                    raise
+            make = ("XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM")
+            made, _ = await self._links.commands.execute_all([make, ("EXPIRE", queue, KEEP_S)])
+            if isinstance(made, ResponseError) and not str(made).startswith("BUSYGROUP"):
+                raise made
         self._has_groups = True
 
     def drain_ready(self) -> list[StreamDelivery]:
@@ -115,7 +111,7 @@ class Intake:
         if self._in_doubt:
             await links.clock.calibrate(links.commands, forget=True)
             held = {entry_id for queue in self._queues for entry_id in links.held.ids(queue)}
-            lost = await recover_own(links.commands, self.model, links.worker, held)
+            lost = await recover_own(self._line, self.model, links.worker, held)
             self._ready += await self._deliver(lost)
             self._in_doubt = False
         if asyncio.get_running_loop().time() >= self._scan_at_s and not self._ready:
@@ -125,7 +121,7 @@ class Intake:
         """Of deliveries whose worker fell silent."""
         links, config = self._links, self._config
         claimed = await claim_silent(
-            *(links.commands, self.model, links.worker),
+            *(self._line, self.model, links.worker),
             *(int(config.lease_s * 1000), config.max_claimed),
         )
         # There may be more: the next call looks at once. Else at a time of our own.
@@ -150,7 +146,7 @@ class Intake:
 
     async def _take(self, room: int, always: bool) -> list[StreamDelivery]:
         now_ms, bulk_first, online, bulk = await TAKE.run(
-            self._links.commands,
+            self._line,
             self._queues,
             *(GROUP, self._links.worker, room, int(always)),
             *(self._bulk_served_ms, int(self._config.bulk_age_s * 1000)),
@@ -168,7 +164,7 @@ class Intake:
         until_s, found = loop.time() + wait_s, None
         while not found and (left_s := until_s - loop.time()) > 0:
             block_ms = max(1, int(1000 * min(left_s, self._links.block_s)))  # 0 would be for ever
-            found = await self._blocking.execute(
+            found = await self._line.execute(
                 *("XREADGROUP", "GROUP", GROUP, self._links.worker),
                 *("COUNT", 1, "BLOCK", block_ms, "STREAMS", *self._queues, ">", ">"),
             )

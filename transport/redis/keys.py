@@ -23,6 +23,7 @@ PREFIX = "florilege:"
 GROUP = "w"
 LANES: tuple[Lane, ...] = ("online", "bulk")
 MODELS = f"{PREFIX}models"
+KEEP_S = 86_400  # what is known of a model, after its last heartbeat
 
 
 @dataclass(frozen=True)

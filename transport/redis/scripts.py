@@ -14,15 +14,17 @@ class Script:
 
     def __init__(self, name: str, of_jobs: bool = False) -> None:
         shebang, body = _read(name).split("\n", 1)
+        # What only reads is called so, or its keys would need the right to be written.
+        self._form = "_RO" if "no-writes" in shebang else ""
         self.text = "\n".join([shebang, _read("jobs") if of_jobs else "", body])
         self._sha1 = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     async def run(self, line: Line, keys: tuple[str, ...], *arguments: Argument) -> Any:
         """The raw answer. Raises what `Line.execute` raises."""
         try:
-            return await line.execute("EVALSHA", self._sha1, len(keys), *keys, *arguments)
+            return await line.execute("EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments)
         except NoScriptError:  # a new server, or SCRIPT FLUSH
-            return await line.execute("EVAL", self.text, len(keys), *keys, *arguments)
+            return await line.execute("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
 
 
 def _read(name: str) -> str:
