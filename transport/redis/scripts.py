@@ -22,7 +22,9 @@ class Script:
     async def run(self, line: Line, keys: tuple[str, ...], *arguments: Argument) -> Any:
         """The raw answer. Raises what `Line.execute` raises."""
         try:
-            return await line.execute("EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments)
+            return await line.execute(
+                "EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments
+            )
         except NoScriptError:  # a new server, or SCRIPT FLUSH
             return await line.execute("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
 
