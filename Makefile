@@ -45,10 +45,20 @@ format: .venv/.dev ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Tests start private servers: no Redis that runs is touched. Root installs one where there is none.
+.PHONY: redis-server
+redis-server:
+	@if command -v redis-server redis-cli openssl >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -yqq --no-install-recommends redis-server openssl; \
+	else \
+		echo 'The tests need redis-server and redis-cli (7.0 or later), and openssl.' >&2; exit 1; \
+	fi
+
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev test-data ## Run all tests; coverage is of the unit tests
+test: .venv/.dev test-data redis-server ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=term
 	$(BIN)/pytest tests/e2e
 

@@ -199,7 +199,8 @@ async def _identify(connection: AbstractConnection) -> Server:
             "once. Use one Redis, with Sentinel where it must fail over"
         )
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_VERSION:
-        raise UnsupportedRedis(f"Redis {version} is too old: 7.0 or later is needed")
+        least = ".".join(map(str, _LEAST_VERSION))
+        raise UnsupportedRedis(f"Redis {version} is too old: {least} or later is needed")
     return Server(info["run_id"], version)
 
 
