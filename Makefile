@@ -48,11 +48,14 @@ format: .venv/.dev ## Format and fix what can be fixed
 # Tests start private servers: no Redis that runs is touched. Root installs one where there is none.
 .PHONY: redis-server
 redis-server:
-	@if command -v redis-server redis-cli openssl >/dev/null; then :; \
+	@missing=; for tool in redis-server redis-cli openssl; do \
+		command -v $$tool >/dev/null || missing="$$missing $$tool"; \
+	done; \
+	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -yqq --no-install-recommends redis-server openssl; \
 	else \
-		echo 'The tests need redis-server and redis-cli (7.0 or later), and openssl.' >&2; exit 1; \
+		echo "The tests need$$missing (Redis 7.0 or later)." >&2; exit 1; \
 	fi
 
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
