@@ -135,6 +135,29 @@ async def test_job_of_another_version_is_answered_and_not_run(redis: RedisServer
             await task
 
 
+async def test_entry_that_no_gateway_wrote_ends_nothing(redis: RedisServer) -> None:
+    async with worker(redis) as consumer:
+        redis.call("XADD", QUEUE, "*", "what", "ever")
+        redis.call("XADD", QUEUE, "*", "t", "x", "b", "x", "j", "x", "g", "x", "m", "x")
+        await put(redis, make_job())
+        (delivery,) = await receive(consumer)
+        await consumer.complete(delivery, make_result(delivery.job))
+        assert redis.call("XLEN", QUEUE) == "0"
+    assert not left_behind(redis)
+
+
+async def test_jobs_come_in_answers_of_bounded_size(redis: RedisServer) -> None:
+    job = make_job((1,), budget_ms=0)
+    with redis.client() as direct:
+        fields = encode_fields(job, job.encode(), "g", 0)
+        entry = dict(zip(fields[::2], fields[1::2], strict=True))
+        for _ in range(600):
+            direct.xadd(QUEUE, entry)
+    async with worker(redis) as consumer:
+        counts = [len(await consumer.receive(MODEL, 10, 0.01)) for _ in range(2)]
+    assert counts == [512, 88]
+
+
 async def test_counter_is_exact_whatever_becomes_of_jobs(redis: RedisServer) -> None:
     chance = random.Random(5)  # noqa: S311
     async with worker(redis) as consumer, gateway(redis) as client:

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from observability.logs import get_logger
 from transport.messages import JobError, Outcome, encode_outcome
 from transport.redis.backoff import Backoff
-from transport.redis.entries import Entry, RawEntry, answer_keys, lane_number
+from transport.redis.entries import Entry, QueuedJob, answer_keys, lane_number
 from transport.redis.errors import Unreachable
 from transport.redis.events import OnEvent
 from transport.redis.keys import GROUP, model_keys
@@ -32,16 +32,16 @@ class Answers:
         """Never raises: an answer that cannot leave is given again by whoever gets the job next."""
         chunks = cut(encode_outcome(entry.job_id, outcome))
         sent = await self._run(FINISH, answer_keys(entry), (*_head(entry), *chunks))
-        if not sent:
+        if sent is False:
             self.on_event("late_finish", entry.model)
 
-    async def give_up(self, raw: RawEntry, attempt: int) -> None:
+    async def give_up(self, job: QueuedJob, attempt: int) -> None:
         """Answer `poison`, and keep sizes and a hash of the job, never its text."""
-        entry = raw.entry
+        entry = job.entry
         get_logger().error("job_dead_lettered", model=entry.model, job=entry.job_id, tries=attempt)
         letter: tuple[Argument, ...] = (
             *("job", entry.job_id, "tokens", entry.tokens, "deliveries", attempt),
-            *("lane", entry.lane, "sha256", sha256(raw.frame).hexdigest()),
+            *("lane", entry.lane, "sha256", sha256(job.frame).hexdigest()),
         )
         answer = encode_outcome(entry.job_id, JobError("poison"))
         keys = (*answer_keys(entry), model_keys(entry.model).dead_letters)
@@ -51,8 +51,8 @@ class Answers:
 
     async def _run(
         self, script: Script, keys: tuple[str, ...], arguments: tuple[Argument, ...]
-    ) -> bool:
-        """Whether the answer was the first."""
+    ) -> bool | None:
+        """Whether the answer was the first. None: it could not be sent."""
         loop, backoff = asyncio.get_running_loop(), Backoff()
         until_s = loop.time() + self.patience_s
         while True:
@@ -61,11 +61,11 @@ class Answers:
             except Unreachable as error:
                 if loop.time() > until_s:
                     get_logger().error("answer_not_sent", error=str(error))
-                    return False
+                    return None
                 await asyncio.sleep(backoff.next_s())
             except ResponseError as error:
                 get_logger().error("answer_refused", error=str(error))
-                return False
+                return None
 
 
 def _head(entry: Entry) -> tuple[Argument, ...]:

@@ -68,6 +68,8 @@ class RedisJobClient:
                 await self._make_reply_stream()
                 await self._announced.refresh()
                 self._answered_s = asyncio.get_running_loop().time()
+            except UnsupportedRedis:
+                raise
             except (Unreachable, ResponseError) as error:
                 if backoff.failures == 0:
                     get_logger().warning("redis_unreachable", error=str(error))
@@ -241,7 +243,7 @@ class RedisJobClient:
                 await self._remember(await line.connect())
                 await self._read_some(line)
                 backoff.reset()
-            except (Unreachable, UnsupportedRedis, ResponseError) as error:
+            except (Unreachable, ResponseError) as error:
                 if backoff.failures == 0:
                     get_logger().warning("replies_unreachable", error=str(error))
                 await asyncio.sleep(backoff.next_s())
@@ -277,7 +279,7 @@ class RedisJobClient:
     async def _keep_alive(self) -> None:
         line = self._connections.health
         while True:
-            with contextlib.suppress(Unreachable, UnsupportedRedis, ResponseError):
+            with contextlib.suppress(Unreachable, ResponseError):
                 await self._remember(await line.connect())
                 if not await line.execute(*self._expire()):
                     await self._recover()
@@ -316,7 +318,7 @@ class RedisJobClient:
 
     async def _discover(self) -> None:
         while True:
-            with contextlib.suppress(Unreachable, UnsupportedRedis, ResponseError):
+            with contextlib.suppress(Unreachable, ResponseError):
                 await self._announced.refresh()
             await asyncio.sleep(self._config.discovery_s)
 

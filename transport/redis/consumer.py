@@ -17,7 +17,7 @@ from transport.redis.backoff import Backoff
 from transport.redis.clock import RedisClock
 from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import StreamDelivery
-from transport.redis.errors import Unreachable
+from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import OnEvent, ignore
 from transport.redis.held import HeldDeliveries, by_queue
 from transport.redis.intake import Intake, IntakeConfig, IntakeLinks
@@ -68,8 +68,11 @@ class RedisJobConsumer:
         while self._keeping is None:
             try:
                 await self._clock.calibrate(self._connections.commands)
+            except UnsupportedRedis:
+                raise
             except (Unreachable, ResponseError) as error:
-                get_logger().warning("redis_unreachable", error=str(error))
+                if backoff.failures == 0:
+                    get_logger().warning("redis_unreachable", error=str(error))
                 await asyncio.sleep(backoff.next_s())
             else:
                 self._answered_s = asyncio.get_running_loop().time()
@@ -134,13 +137,14 @@ class RedisJobConsumer:
 
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let other workers have them at once; they count as never delivered."""
+        commands, giving = self._connections.commands, []
         for delivery in map(_of_a_stream, deliveries):
             self._held.drop(delivery)
             entry = delivery.entry
-            with contextlib.suppress(Unreachable, ResponseError):
-                await give_back(
-                    self._connections.commands, entry.queue, self.name, entry.id, delivery.attempt
-                )
+            giving.append(give_back(commands, entry.queue, self.name, entry.id, delivery.attempt))
+        for failure in await asyncio.gather(*giving, return_exceptions=True):
+            if isinstance(failure, BaseException):  # their lease runs out
+                get_logger().warning("not_handed_back", error=str(failure))
 
     # --- what runs beside it ---
 

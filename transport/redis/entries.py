@@ -40,8 +40,16 @@ class StreamDelivery(Delivery):
     entry: Entry = field(kw_only=True)
 
 
-class RawEntry(NamedTuple):
-    """An entry as Redis gave it, not yet decoded."""
+class Given(NamedTuple):
+    """An entry as Redis gave it to us."""
+
+    lane: Lane
+    raw: tuple[bytes, list[bytes]]  # its id; names and values, one after the other
+    attempt: int = 1  # which delivery of the job this is
+
+
+class QueuedJob(NamedTuple):
+    """A job that is ours, not yet decoded."""
 
     entry: Entry
     budget_ms: int
@@ -57,10 +65,12 @@ def encode_fields(job: Job, frame: bytes, gateway: str, budget_ms: int) -> tuple
     return ("t", job.tokens, "b", budget_ms, "j", job.job_id, "g", gateway, "m", frame)
 
 
-def parse_entry(model: str, lane: Lane, raw: tuple[bytes, list[bytes]]) -> RawEntry:
-    entry_id, (_, tokens, _, budget, _, job_id, _, gateway, _, frame) = raw
-    entry = Entry(entry_id.decode(), model, lane, int(tokens), job_id.decode(), gateway.decode())
-    return RawEntry(entry, int(budget), frame)
+def parse_entry(model: str, given: Given) -> QueuedJob:
+    """Raises ValueError where it is none of ours."""
+    entry_id, (_, tokens, _, budget, _, job_id, _, gateway, _, frame) = given.raw
+    names = (entry_id.decode(), model, given.lane)
+    entry = Entry(*names, int(tokens), job_id.decode(), gateway.decode())
+    return QueuedJob(entry, int(budget), frame)
 
 
 def job_keys(model: str, job_id: str) -> tuple[str, ...]:

@@ -5,5 +5,5 @@ class Unreachable(Exception):
     """No connection, or it broke: nothing is known of what became of the command."""
 
 
-class UnsupportedRedis(Exception):
+class UnsupportedRedis(Unreachable):
     """This server or address will never do. Says why, without credentials."""

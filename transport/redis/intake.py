@@ -5,20 +5,21 @@ import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from observability.logs import get_logger
-from transport.messages import Job, JobError, WireError
+from transport.messages import Job, JobError, Lane, WireError
 from transport.redis.answers import Answers
 from transport.redis.backoff import Backoff
 from transport.redis.clock import RedisClock
-from transport.redis.entries import RawEntry, StreamDelivery, parse_entry
+from transport.redis.entries import Given, QueuedJob, StreamDelivery, parse_entry
 from transport.redis.errors import Unreachable
 from transport.redis.held import HeldDeliveries
 from transport.redis.keys import GROUP, KEEP_S, LANES, model_keys
 from transport.redis.line import Line
-from transport.redis.reclaim import Claimed, claim_silent, recover_own
+from transport.redis.reclaim import claim_silent, recover_own
 from transport.redis.scripts import TAKE
 
 
@@ -128,12 +129,9 @@ class Intake:
         wait_s = 0.0 if len(claimed) == config.max_claimed else config.scan_s
         now_s = asyncio.get_running_loop().time()
         self._scan_at_s = now_s + wait_s * random.uniform(0.5, 1.5)  # noqa: S311
-        dead = [c for c in claimed if c.attempt >= config.max_deliveries]
-        self._ready += await self._deliver(c for c in claimed if c not in dead)
         for _ in claimed:
             links.answers.on_event("redelivered", self.model)
-        for raw, attempt in dead:
-            await links.answers.give_up(raw, attempt)
+        self._ready += await self._deliver(claimed)
 
     def _take_ready(self, max_tokens: int) -> list[StreamDelivery]:
         taken: list[StreamDelivery] = []
@@ -153,10 +151,13 @@ class Intake:
         )
         if bulk:
             self._bulk_served_ms = now_ms
-        first = [parse_entry(self.model, "bulk", raw) for raw in bulk[:bulk_first]]
-        then = [parse_entry(self.model, "online", raw) for raw in online]
-        last = [parse_entry(self.model, "bulk", raw) for raw in bulk[bulk_first:]]
-        return await self._deliver(Claimed(raw, 1) for raw in (*first, *then, *last))
+        first, last = bulk[:bulk_first], bulk[bulk_first:]
+        in_turn: tuple[tuple[Lane, Any], ...] = (
+            ("bulk", first),
+            ("online", online),
+            ("bulk", last),
+        )
+        return await self._deliver(Given(lane, raw) for lane, raws in in_turn for raw in raws)
 
     async def _wait(self, wait_s: float) -> list[StreamDelivery]:
         """The next job of either lane, as soon as it comes."""
@@ -169,33 +170,44 @@ class Intake:
                 *("COUNT", 1, "BLOCK", block_ms, "STREAMS", *self._queues, ">", ">"),
             )
         lanes = dict(zip(self._queues, LANES, strict=True))
-        raws = [
-            parse_entry(self.model, lanes[queue.decode()], raw)
-            for queue, entries in found or ()
-            for raw in entries
-        ]
-        return await self._deliver(Claimed(raw, 1) for raw in raws)
+        return await self._deliver(
+            Given(lanes[queue.decode()], raw) for queue, raws in found or () for raw in raws
+        )
 
-    async def _deliver(self, claimed: Iterable[Claimed]) -> list[StreamDelivery]:
-        deliveries = []
-        for raw, attempt in claimed:
+    async def _deliver(self, given: Iterable[Given]) -> list[StreamDelivery]:
+        """What can be run of it. The rest is answered here: no entry comes to a worker for ever."""
+        answers, deliveries = self._links.answers, []
+        for one in given:
             try:
-                job = Job.decode(raw.frame)
+                queued = parse_entry(self.model, one)
+            except ValueError:
+                await self._drop(one)
+                continue
+            if one.attempt >= self._config.max_deliveries:
+                await answers.give_up(queued, one.attempt)
+                continue
+            try:
+                deliveries.append(self._delivery(queued, one.attempt))
             except WireError as error:
                 get_logger().error("job_unreadable", model=self.model, error=str(error))
-                await self._links.answers.send(raw.entry, JobError("invalid"))
-                continue
-            deliveries.append(self._delivery(raw, job, attempt))
+                await answers.send(queued.entry, JobError("invalid"))
         return deliveries
 
-    def _delivery(self, raw: RawEntry, job: Job, attempt: int) -> StreamDelivery:
+    def _delivery(self, queued: QueuedJob, attempt: int) -> StreamDelivery:
+        """Raises WireError."""
         clock = self._links.clock
         delivery = StreamDelivery(
-            job=job,
-            deadline_s=clock.loop_s(raw.deadline_ms),
-            waited_s=max(0.0, clock.now_ms() - raw.entry.submitted_ms) / 1000,
+            job=Job.decode(queued.frame),
+            deadline_s=clock.loop_s(queued.deadline_ms),
+            waited_s=max(0.0, clock.now_ms() - queued.entry.submitted_ms) / 1000,
             attempt=attempt,
-            entry=raw.entry,
+            entry=queued.entry,
         )
         self._links.held.add(delivery)
         return delivery
+
+    async def _drop(self, given: Given) -> None:
+        """An entry that no gateway of ours wrote: there is nobody to answer."""
+        get_logger().error("entry_unreadable", model=self.model)
+        queue, entry_id = self._queues[LANES.index(given.lane)], given.raw[0]
+        await self._line.execute_all([("XACK", queue, GROUP, entry_id), ("XDEL", queue, entry_id)])

@@ -68,15 +68,15 @@ class Line:
         """The raw answer.
 
         Raises:
-            Unreachable: no answer came in time. ResponseError: Redis refused the command.
-            UnsupportedRedis: from the first connection.
+            Unreachable: no answer came in time; UnsupportedRedis, a kind of it: none ever will.
+            ResponseError: Redis refused the command.
         """
         return await self._enqueue(arguments)
 
     async def execute_all(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """The raw answers, in order; a ResponseError stands where a command was refused.
 
-        Raises Unreachable and UnsupportedRedis.
+        Raises Unreachable.
         """
         answers = await asyncio.gather(
             *[self._enqueue(command) for command in commands], return_exceptions=True

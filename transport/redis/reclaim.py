@@ -5,18 +5,11 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from transport.redis.entries import RawEntry, parse_entry
+from transport.redis.entries import Given
 from transport.redis.keys import GROUP, LANES, model_keys
 from transport.redis.line import Argument, Line
 
 _SCAN = 100  # pending entries looked at in one lane
-
-
-class Claimed(NamedTuple):
-    """An entry that is ours now."""
-
-    raw: RawEntry
-    attempt: int  # which delivery of the job this is
 
 
 class _Pending(NamedTuple):
@@ -26,7 +19,7 @@ class _Pending(NamedTuple):
 
 async def claim_silent(
     line: Line, model: str, worker: str, lease_ms: int, most: int
-) -> list[Claimed]:
+) -> list[Given]:
     """Up to `most` entries that nobody renewed for a lease, online first.
 
     XCLAIM looks at the idle time once more: of several workers that claim, one has it, without a
@@ -34,7 +27,7 @@ async def claim_silent(
     that count as it is: see `count_attempt`.
     Raises what `Line.execute` raises.
     """
-    claimed: list[Claimed] = []
+    claimed: list[Given] = []
     for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
         rows = await line.execute("XPENDING", queue, GROUP, "IDLE", lease_ms, "-", "+", _SCAN)
         pending = [_parse(row) for row in rows][: most - len(claimed)]
@@ -45,8 +38,7 @@ async def claim_silent(
         for one, entries in zip(pending, await line.execute_all(commands), strict=True):
             if isinstance(entries, ResponseError):
                 raise entries
-            for entry in filter(None, entries):
-                claimed.append(Claimed(parse_entry(model, lane, entry), one.deliveries + 1))
+            claimed += [Given(lane, raw, one.deliveries + 1) for raw in entries if raw]
     return claimed
 
 
@@ -63,12 +55,12 @@ async def count_attempt(line: Line, queue: str, worker: str, entry_id: str, atte
     return bool(kept)
 
 
-async def recover_own(line: Line, model: str, worker: str, held: Collection[str]) -> list[Claimed]:
+async def recover_own(line: Line, model: str, worker: str, held: Collection[str]) -> list[Given]:
     """Entries delivered to us in an answer that was lost; `held` are the ids of those we have.
 
     They are no new deliveries: the count stays. Raises what `Line.execute` raises.
     """
-    recovered: list[Claimed] = []
+    recovered: list[Given] = []
     for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
         rows = await line.execute("XPENDING", queue, GROUP, "-", "+", 10 * _SCAN, worker)
         for pending in map(_parse, rows):
@@ -78,8 +70,7 @@ async def recover_own(line: Line, model: str, worker: str, held: Collection[str]
                 *("XCLAIM", queue, GROUP, worker, 0, pending.id),
                 *("RETRYCOUNT", pending.deliveries),
             )
-            for entry in filter(None, entries):
-                recovered.append(Claimed(parse_entry(model, lane, entry), pending.deliveries))
+            recovered += [Given(lane, raw, pending.deliveries) for raw in entries if raw]
     return recovered
 
 

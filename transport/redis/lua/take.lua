@@ -5,6 +5,8 @@
 -- bulk last had a turn, ms; how long it may be without one, ms.
 local group, room = ARGV[1], tonumber(ARGV[3])
 local always, served, age = ARGV[4] == '1', tonumber(ARGV[5]), tonumber(ARGV[6])
+local MOST = 512  -- jobs in one answer, however small, or late
+local taken = 0
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -44,17 +46,18 @@ local function take(lane)
   if not entry then
     return nil
   end
-  local tokens = tonumber(entry[2][2])
-  if submitted(entry) + tonumber(entry[2][4]) <= now then
+  local tokens, budget = tonumber(entry[2][2]) or 0, tonumber(entry[2][4]) or 0
+  if submitted(entry) + budget <= now then
     tokens = 0  -- past its deadline: it will not run
   end
-  if tokens > room and not always then
+  if taken == MOST or tokens > room and not always then
     return false
   end
   if tokens > 0 then
     always = false
   end
-  room, lane.next, lane.count = room - tokens, lane.next + 1, lane.count + 1
+  room, taken = room - tokens, taken + 1
+  lane.next, lane.count = lane.next + 1, lane.count + 1
   return true
 end
 
