@@ -37,14 +37,14 @@ class Catalog:
 
     def __init__(self, client: JobClient, overrides: Overrides | None = None) -> None:
         self._client = client
-        self._overrides = overrides or {}
+        self.overrides = overrides or {}
         self._overridden: dict[str, tuple[ModelSpec, ModelSpec]] = {}  # announced, in force
         self._tokenizers: dict[tuple[str, int, int], asyncio.Task[TextTokenizer]] = {}
 
     async def models(self) -> Mapping[str, ServedModel]:
         """Every known model by its id, those without a live worker too."""
         served = await self._client.models()
-        if not self._overrides:
+        if not self.overrides:
             return served
         return {
             name: model._replace(spec=self._in_force(model.spec)) for name, model in served.items()
@@ -89,7 +89,7 @@ class Catalog:
         return candidates[0] if len(candidates) == 1 else None
 
     def _in_force(self, announced: ModelSpec) -> ModelSpec:
-        override = self._overrides.get(announced.id)
+        override = self.overrides.get(announced.id)
         if override is None:
             return announced
         known = self._overridden.get(announced.id)

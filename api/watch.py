@@ -35,7 +35,8 @@ class ModelWatch:
         served = await self._catalog.models()
         for name in served.keys() - self.live_workers.keys():
             self._metrics.prime(name)
-            get_logger().info("model_known", model=name)
+            configured = name in self._catalog.overrides
+            get_logger().info("model_known", model=name, configured=configured)
         for name in self.live_workers.keys() - served.keys():
             self._metrics.live_workers.labels(name).set(0)
         self.live_workers = {name: model.live_workers for name, model in served.items()}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from sqlalchemy.engine import make_url
@@ -303,12 +303,12 @@ def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def _without_password(url: str) -> str:
+    """The query goes too: redis-py takes a password there as well."""
     parts = urlsplit(url)
     credentials, at, place = parts.netloc.rpartition("@")
     user, colon, _ = credentials.partition(":")
-    return urlunsplit(
-        parts._replace(netloc=f"{user}:***@{place}" if colon else credentials + at + place)
-    )
+    shown = f"{user}:***" if colon else user
+    return f"{parts.scheme}://{shown}{at}{place}{parts.path}"
 
 
 def _by_model(items: tuple[str, ...]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
-from api.model_config import read_model_config
+from api.model_config import ModelConfigError, read_model_config
 from api.service import Service
 from api.watch import ModelWatch
 from auth.authenticator import Authenticator
@@ -119,6 +119,8 @@ async def build_embedded(
     workers = build_workers(models, transport, thread, config, observers.metrics)
     side = build_gateway(settings, transport, authenticator, observers)
     specs = [model.spec for model in models]
+    for name in side.gateway.catalog.overrides.keys() - {spec.id for spec in specs}:
+        raise ModelConfigError(f"{settings.model_config_}: no model {name!r} is served")
     return Embedded(side.app, side.gateway, side.watch, transport, workers, thread, specs)
 
 

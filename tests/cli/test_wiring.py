@@ -8,10 +8,11 @@ import pytest
 from reference.sharp import write_checkpoint
 from simulated_device import SimulatedDevice, simulate
 
+from api.model_config import ModelConfigError
 from checkpoint.errors import CheckpointError
 from cli.loading import load_model
 from cli.settings import SettingsError, load_settings
-from cli.wiring import count_event, redis_config
+from cli.wiring import build_embedded, build_keys, build_observers, count_event, redis_config
 from engine.errors import EngineError
 from observability.metrics import Metrics
 from transport.redis.events import TransportEvent
@@ -112,3 +113,19 @@ def test_every_event_of_the_transport_moves_a_counter_of_its_own() -> None:
         (name,) = {s.name for s in samples if s.name.endswith("_total")}
         moved.add(name)
     assert len(moved) == len(get_args(TransportEvent))
+
+
+async def test_server_refuses_a_model_config_of_models_that_it_does_not_serve(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    write_checkpoint("bert-cls", directory)
+    path = tmp_path / "models.toml"
+    path.write_text("[other]\naliases = ['a']\n")
+    flags = {"model": (str(directory),), "model_config_": path, "self_test": "off"}
+    settings = load_settings(flags, {})
+    authenticator, _, store = build_keys(settings)
+    with pytest.raises(ModelConfigError, match="'other'"):
+        await build_embedded(settings, authenticator, build_observers())
+    await store.close()

@@ -127,13 +127,17 @@ class RedisJobConsumer:
         return [delivery for delivery in ours if delivery not in unwanted]
 
     async def begin(self, delivery: Delivery) -> bool:
-        entry = _of_a_stream(delivery).entry
+        delivery = _of_a_stream(delivery)
+        entry = delivery.entry
         try:
-            return await count_attempt(
+            wanted = await count_attempt(
                 self._connections.commands, entry.queue, self.name, entry.id, delivery.attempt
             )
         except (Unreachable, ResponseError):  # nobody can tell: it runs, and the answer shows it
             return True
+        if not wanted:
+            self._held.drop(delivery)
+        return wanted
 
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let other workers have them at once; they count as never delivered."""
