@@ -67,7 +67,7 @@ for i = 1, 2 do
   if not after then
     return redis.error_reply('NOGROUP ' .. KEYS[i])
   end
-  lanes[i] = {queue = KEYS[i], after = after, entries = {}, next = 1, step = 8, count = 0}
+  lanes[i] = {queue = KEYS[i], after = after, entries = {}, next = 1, step = 1, count = 0}
 end
 local online, bulk = lanes[1], lanes[2]
 
