@@ -6,12 +6,13 @@ import sys
 import time
 from pathlib import Path
 
-from faults import network, processes, stores
-from faults.fleet import Fleet, running_fleet
+from faults import failover, network, processes, stores
+from faults.fleet import Fleet, replicated_fleet, running_fleet
 from faults.trial import Fault, Trial, run_trial
 from load_driver import References
 
-FAULTS = (*processes.FAULTS, *stores.FAULTS, *network.FAULTS)
+ONE_REDIS = (*processes.FAULTS, *stores.FAULTS, *network.FAULTS)
+REPLICATED = failover.FAULTS
 
 
 def main() -> None:
@@ -20,17 +21,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--write", type=Path, help="the page to write")
     arguments = parser.parse_args()
-    faults = [fault for fault in FAULTS if all(word in fault.name for word in arguments.words)]
-    trials = asyncio.run(_run(faults, arguments.runs))
+    trials = asyncio.run(_run(arguments.words, arguments.runs))
     sys.exit(not all(trial.holds for trial in trials))
 
 
-async def _run(faults: list[Fault], runs: int) -> list[Trial]:
+async def _run(words: list[str], runs: int) -> list[Trial]:
     references = References()
     trials = []
-    async with running_fleet() as fleet:
-        for fault in faults:
-            trials += await _run_one(fleet, fault, references, runs)
+    for faults, running in ((ONE_REDIS, running_fleet), (REPLICATED, replicated_fleet)):
+        chosen = [fault for fault in faults if all(word in fault.name for word in words)]
+        if not chosen:
+            continue
+        async with running() as fleet:
+            for fault in chosen:
+                trials += await _run_one(fleet, fault, references, runs)
     return trials
 
 
@@ -43,8 +47,8 @@ async def _run_one(fleet: Fleet, fault: Fault, references: References, runs: int
         took_s = time.monotonic() - began_s
         print(
             f"{fault.name:40} {'ok ' if trial.holds else 'BAD'} requests {trial.verdict.requests}"
-            f" in flight {trial.in_flight} recovery {trial.recovery_s:.2f} s {trial.counted}"
-            f" refused {trial.refused} broken {trial.broken} took {took_s:.1f} s",
+            f" in flight {trial.in_flight} recovery {trial.recovery_s:.2f} s took {took_s:.1f} s"
+            f" {({name: count for name, count in trial.counted.items() if count})}",
             flush=True,
         )
         if not trial.holds:

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 import httpx
 from deployment import Deployment, deployment
 from faults.proxy import Proxy
+from faults.replicas import running_replicas
 from redis_server import RedisServer, free_port, running_redis
 from server_process import ServerProcess
 
@@ -202,17 +203,34 @@ class OneRedis:
 @contextlib.asynccontextmanager
 async def running_fleet() -> AsyncIterator[Fleet]:
     port = free_port()
-    with (
-        tempfile.TemporaryDirectory(prefix="fleet-") as directory,
-        running_redis(port=port) as redis,
-    ):
+    with running_redis(port=port) as redis:
         proxy = Proxy(port)
         await proxy.start()
-        with deployment(redis.url, Path(directory)) as deployed:
-            fleet = Fleet(OneRedis(redis, proxy), deployed, proxy)
-            try:
-                await fleet.start()
+        try:
+            async with fleet_at(OneRedis(redis, proxy), proxy) as fleet:
                 yield fleet
-            finally:
-                await fleet.close()
-                await proxy.close()
+        finally:
+            await proxy.close()
+
+
+@contextlib.asynccontextmanager
+async def replicated_fleet() -> AsyncIterator[Fleet]:
+    """Its store is `Replicas`."""
+    with running_replicas() as replicas:
+        await until(replicas.in_sync, 30)
+        async with fleet_at(replicas) as fleet:
+            yield fleet
+
+
+@contextlib.asynccontextmanager
+async def fleet_at(store: Store, proxy: Proxy | None = None) -> AsyncIterator[Fleet]:
+    with (
+        tempfile.TemporaryDirectory(prefix="fleet-") as directory,
+        deployment(store.urls[0], Path(directory)) as deployed,
+    ):
+        fleet = Fleet(store, deployed, proxy)
+        try:
+            await fleet.start()
+            yield fleet
+        finally:
+            await fleet.close()

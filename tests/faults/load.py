@@ -41,7 +41,7 @@ class Load:
         self.trouble_s = 0.0  # when a request last ended late, or was refused, or broke
         self._pace = pace or Pace()
         self._keep = keep
-        self._numbers = itertools.count()
+        self._numbers, self._turns = itertools.count(), itertools.count()
         self._random = random.Random(7)  # noqa: S311
         self._ended = False
         self._clients: list[asyncio.Task[None]] = []
@@ -83,7 +83,7 @@ class Load:
         self._add(invoked)
         kind = ""
         while kind not in ("ok", "fail"):
-            gateway = self.rotation[next(self._numbers) % len(self.rotation)]
+            gateway = self.rotation[next(self._turns) % len(self.rotation)]
             self.open[number] = invoked._replace(gateway=gateway)
             event, wait_s = await self._attempt(number, gateway, texts)
             if event.at_s - invoked.at_s > _GIVE_UP_S and event.kind != "ok":

@@ -19,8 +19,7 @@ async def drop_replies(fleet: Fleet, load: Load) -> Hit:
     proxy.drop_share = 0.1
     await asyncio.sleep(_LOSSY_S)
     proxy.drop_share = 0.0
-    if proxy.dropped - dropped < 5:
-        hit.complaints.append("hardly a reply was dropped")
+    hit.counted["dropped"] = proxy.dropped - dropped
     return hit
 
 
@@ -45,9 +44,11 @@ async def black_hole(fleet: Fleet, load: Load) -> Hit:
 async def delay(fleet: Fleet, load: Load) -> Hit:
     """Replies come late, and none so late that it is given up."""
     proxy, hit = await _hit(fleet)
+    delayed = proxy.delayed
     proxy.delay_s = 0.1
     await asyncio.sleep(_SLOW_S)
     proxy.delay_s = 0.0
+    hit.counted["delayed"] = proxy.delayed - delayed
     return hit
 
 
@@ -58,8 +59,8 @@ async def _hit(fleet: Fleet) -> tuple[Proxy, Hit]:
 
 
 FAULTS = (
-    Fault("replies dropped after the command ran", drop_replies, ("redis_reconnects",), quick=True),
+    Fault("replies dropped after the command ran", drop_replies, ("dropped", "redis_reconnects"), quick=True),
     Fault("half-closed connections", half_close, ("redis_reconnects",)),
     Fault("black hole for 4 s", black_hole, ("redis_reconnects",)),
-    Fault("replies 100 ms late", delay, ("requests",)),
+    Fault("replies 100 ms late", delay, ("delayed",)),
 )

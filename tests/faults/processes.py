@@ -79,26 +79,43 @@ async def poison(fleet: Fleet, load: Load) -> Hit:
 
 
 async def restart_all(fleet: Fleet, load: Load) -> Hit:
-    """As deployments do: the new one serves before the old one is asked to end."""
+    """As deployments do: the new one serves before the old one is asked to end.
+
+    Each old one is asked at a moment when it has jobs in its hands.
+    """
     fleet.supervised = False
     await until(fleet.waiting, 10)
-    hit = Hit(fleet.waiting())
-    roles: list[tuple[Role, list[ServerProcess]]] = [
-        ("worker", fleet.workers),
-        ("gateway", fleet.gateways),
-    ]
-    for role, ours in roles:
-        for place, old in enumerate(list(ours)):
+    hit = Hit(fleet.waiting(), counted={"replaced": 0})
+    roles: tuple[Role, Role] = ("worker", "gateway")
+    for role in roles:
+        for place in range(2):
             new = fleet.begin(role, place)
             await asyncio.to_thread(new.wait_until_serving)
-            if role == "gateway":
-                await until(lambda new=new: _is_ready(new), 20)
-            await fleet.admit(role, new, place)
-            code = await asyncio.to_thread(old.stop)
+            code = await _replace_worker(fleet, place, new) if role == "worker" else (
+                await _replace_gateway(fleet, load, place, new)
+            )
             if code != 0:
                 hit.complaints.append(f"a {role} ended with {code}")
+            hit.counted["replaced"] += 1
     fleet.supervised = True
     return hit
+
+
+async def _replace_worker(fleet: Fleet, place: int, new: ServerProcess) -> int:
+    """The exit code of the old one."""
+    old = fleet.workers[place]
+    await fleet.admit("worker", new, place)
+    await until(lambda: fleet.held(old), 10)
+    return await asyncio.to_thread(old.stop)
+
+
+async def _replace_gateway(fleet: Fleet, load: Load, place: int, new: ServerProcess) -> int:
+    """The exit code of the old one, which is out of rotation when it is asked to end."""
+    old = fleet.gateways[place]
+    await until(lambda: _is_ready(new), 20)
+    await until(lambda: load.open_at(old.url), 10)
+    await fleet.admit("gateway", new, place)
+    return await asyncio.to_thread(old.stop)
 
 
 async def _is_ready(process: ServerProcess) -> bool:
@@ -150,5 +167,5 @@ FAULTS = (
         ("redelivered", "dead_lettered"),
         kept=("florilege:dlq:",),
     ),
-    Fault("rolling restart of both roles", restart_all, ("redis_eval",)),
+    Fault("rolling restart of both roles", restart_all, ("replaced",)),
 )

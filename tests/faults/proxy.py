@@ -30,6 +30,7 @@ class Proxy:
         self.delay_s = 0.0  # of each reply
         self.drop_share = 0.0  # of replies: the command ran, and its connection breaks
         self.dropped = 0
+        self.delayed = 0
         self._server_port = server_port
         self._pairs: set[_Pair] = set()
         self._random = random.Random(7)  # noqa: S311
@@ -107,6 +108,7 @@ class Proxy:
             while data := await reader.read(_CHUNK_BYTES):
                 await self._passing.wait()
                 if self.delay_s:
+                    self.delayed += 1
                     await asyncio.sleep(self.delay_s)
                 if self._random.random() < self.drop_share:
                     self.dropped += 1
