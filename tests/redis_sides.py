@@ -16,12 +16,13 @@ from transport.redis.connections import RedisConfig
 from transport.redis.consumer import ConsumerConfig, RedisJobConsumer
 from transport.redis.events import TransportEvent
 from transport.redis.intake import IntakeConfig
+from transport.redis.mailbox import MailboxConfig
 
 LEASE_S = 0.15
 _INTAKE = IntakeConfig(lease_s=LEASE_S, scan_s=0.02)
 RENEWS = ConsumerConfig(_INTAKE, renew_s=LEASE_S / 4)
 NEVER_RENEWS = ConsumerConfig(_INTAKE, renew_s=1_000)  # to the others it is dead
-QUICK = ClientConfig(keep_alive_s=0.05, discovery_s=0.02)
+QUICK = ClientConfig(MailboxConfig(keep_alive_s=0.05), discovery_s=0.02)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from transport_jobs import MODEL, make_job, make_result
 from transport.messages import Job, JobError
 from transport.redis.client import ClientConfig, RedisJobClient
 from transport.redis.keys import model_keys, reply_key
+from transport.redis.mailbox import MailboxConfig
 
 WaitUntil = Callable[..., Awaitable[None]]
 QUEUE = model_keys(MODEL).queues[0]
@@ -193,7 +194,7 @@ async def test_full_memory_is_overload_and_what_runs_is_answered(redis: RedisSer
 
 async def test_gateway_without_redis_says_so_at_once() -> None:
     with running_redis() as redis:
-        config = ClientConfig(keep_alive_s=0.02, discovery_s=0.02, healthy_s=0.1)
+        config = ClientConfig(MailboxConfig(keep_alive_s=0.02, healthy_s=0.1), discovery_s=0.02)
         async with worker(redis), gateway(redis, config) as client:
             assert client.healthy
             redis.kill()

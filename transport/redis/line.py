@@ -21,6 +21,8 @@ from transport.redis.errors import Unreachable, UnsupportedRedis
 
 Argument = bytes | memoryview | str | int | float
 _LEAST_VERSION = (7, 0)
+_MOST_AT_ONCE = 256  # commands in one write
+_SLOWEST_BYTES_S = 10e6  # a network that carries less is none
 
 
 class Server(NamedTuple):
@@ -123,7 +125,8 @@ class Line:
         batch: deque[_Command] = deque()
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, deque()
+                count = min(len(self._waiting), _MOST_AT_ONCE)
+                batch.extend(self._waiting.popleft() for _ in range(count))
                 await self._exchange_batch(batch)
         finally:
             for command in batch:  # of a line that was closed
@@ -134,8 +137,11 @@ class Line:
         for _ in range(self._attempts):
             try:
                 connection = await self._connected()
-                async with asyncio.timeout(self.timeouts.answer_s):
-                    await _send_and_read(connection, batch)
+                packed = [_pack(command.arguments) for command in batch]
+                slow_s = sum(map(len, packed)) / _SLOWEST_BYTES_S
+                async with asyncio.timeout(self.timeouts.answer_s + slow_s):
+                    await connection.send_packed_command(packed, check_health=False)
+                    await _read_answers(connection, batch)
                 return
             except UnsupportedRedis as refusal:
                 error = refusal
@@ -171,10 +177,8 @@ class Line:
                 await self._connection.disconnect(nowait=True)
 
 
-async def _send_and_read(connection: AbstractConnection, batch: deque[_Command]) -> None:
+async def _read_answers(connection: AbstractConnection, batch: deque[_Command]) -> None:
     """Takes each command out of the batch when it is answered."""
-    packed = [_pack(command.arguments) for command in batch]
-    await connection.send_packed_command(packed, check_health=False)
     while batch:
         try:
             answer = await connection.read_response()
