@@ -23,6 +23,4 @@ async def kill_master(fleet: Fleet, load: Load) -> Hit:
     return hit
 
 
-FAULTS = (
-    Fault("Sentinel failover", kill_master, ("redis_reconnects", "resubmitted")),
-)
+FAULTS = (Fault("Sentinel failover", kill_master, ("redis_reconnects", "resubmitted")),)

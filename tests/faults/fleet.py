@@ -143,7 +143,9 @@ class Fleet:
     def redis_counts(self) -> Counts:
         """Calls of commands, and errors, since the server began or was asked to forget."""
         with self.redis.client() as client:
-            counts = Counter({f"redis_{n}": s["calls"] for n, s in client.info("commandstats").items()})
+            counts = Counter(
+                {f"redis_{n}": s["calls"] for n, s in client.info("commandstats").items()}
+            )
             for name, stats in client.info("errorstats").items():
                 counts[f"redis_{name}"] = stats["count"]
             return counts

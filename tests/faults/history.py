@@ -72,11 +72,14 @@ def _check_request(
         verdict.doubled.append(f"request {number}: {len(answers)} answers")
     expected = np.stack([vector(text) for text in invoked.texts])
     for answer in answers:
-        rows = answer.rows
-        if rows is None or rows.shape != expected.shape:
+        if not _is_close(answer.rows, expected):
             verdict.wrong.append(number)
-        elif not np.allclose(rows, expected, atol=1e-5):
-            verdict.wrong.append(number)
+
+
+def _is_close(rows: Vectors | None, expected: Vectors) -> bool:
+    if rows is None or rows.shape != expected.shape:
+        return False
+    return np.allclose(rows, expected, atol=1e-5)
 
 
 def _check_use(history: Sequence[Event], counted: Mapping[str, int], verdict: Verdict) -> None:

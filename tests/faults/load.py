@@ -32,15 +32,13 @@ class Pace:
 class Load:
     """A balancer's clients: `rotation` is its list of gateways, which others change."""
 
-    def __init__(self, rotation: list[str], pace: Pace | None = None, keep: bool = True) -> None:
-        """`keep` the history; else only what is open is known."""
+    def __init__(self, rotation: list[str], pace: Pace | None = None) -> None:
         self.rotation = rotation
         self.history: list[Event] = []
         self.answered = 0
         self.open: dict[int, Event] = {}  # by request, its latest attempt: `at_s` is the first's
         self.trouble_s = 0.0  # when a request last ended late, or was refused, or broke
         self._pace = pace or Pace()
-        self._keep = keep
         self._numbers, self._turns = itertools.count(), itertools.count()
         self._random = random.Random(7)  # noqa: S311
         self._ended = False
@@ -68,6 +66,12 @@ class Load:
 
     def overdue(self, now_s: float) -> bool:
         return any(now_s - event.at_s > SLOW_S for event in self.open.values())
+
+    def take_ended(self) -> list[Event]:
+        """The events of requests that have ended, which leave the history."""
+        ended = [event for event in self.history if event.request not in self.open]
+        self.history = [event for event in self.history if event.request in self.open]
+        return ended
 
     async def _client(self) -> None:
         await asyncio.sleep(self._random.uniform(0, self._pace.period_s))
@@ -118,13 +122,14 @@ class Load:
 
     def _add(self, event: Event) -> None:
         self.answered += event.kind == "ok"
-        if self._keep:
-            self.history.append(event)
+        self.history.append(event)
 
     def _texts(self, number: int) -> tuple[str, ...]:
         """One to four unique texts."""
         return tuple(
-            " ".join([f"{number} {i}", *self._random.choices(_WORDS, k=self._random.randint(1, 24))])
+            " ".join(
+                [f"{number} {i}", *self._random.choices(_WORDS, k=self._random.randint(1, 24))]
+            )
             for i in range(self._random.randint(1, 4))
         )
 

@@ -59,7 +59,12 @@ async def _hit(fleet: Fleet) -> tuple[Proxy, Hit]:
 
 
 FAULTS = (
-    Fault("replies dropped after the command ran", drop_replies, ("dropped", "redis_reconnects"), quick=True),
+    Fault(
+        "replies dropped after the command ran",
+        drop_replies,
+        ("dropped", "redis_reconnects"),
+        quick=True,
+    ),
     Fault("half-closed connections", half_close, ("redis_reconnects",)),
     Fault("black hole for 4 s", black_hole, ("redis_reconnects",)),
     Fault("replies 100 ms late", delay, ("delayed",)),

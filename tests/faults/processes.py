@@ -91,8 +91,10 @@ async def restart_all(fleet: Fleet, load: Load) -> Hit:
         for place in range(2):
             new = fleet.begin(role, place)
             await asyncio.to_thread(new.wait_until_serving)
-            code = await _replace_worker(fleet, place, new) if role == "worker" else (
-                await _replace_gateway(fleet, load, place, new)
+            code = (
+                await _replace_worker(fleet, place, new)
+                if role == "worker"
+                else (await _replace_gateway(fleet, load, place, new))
             )
             if code != 0:
                 hit.complaints.append(f"a {role} ended with {code}")

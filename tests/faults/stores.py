@@ -75,7 +75,9 @@ async def _hit(fleet: Fleet) -> Hit:
 
 
 FAULTS = (
-    Fault("Redis killed, back empty", restart_empty, ("resubmitted", "redis_reconnects"), quick=True),
+    Fault(
+        "Redis killed, back empty", restart_empty, ("resubmitted", "redis_reconnects"), quick=True
+    ),
     Fault("CLIENT KILL", kill_clients, ("redis_reconnects",), quick=True),
     Fault("CLIENT PAUSE for 3 s", pause_clients, ("redis_reconnects",)),
     Fault("FLUSHALL", flush, ("resubmitted",), quick=True),

@@ -9,9 +9,9 @@ from faults.fleet import Fleet, running_fleet
 from faults.trial import Fault, run_trial
 from load_driver import References
 
-QUICK = [
-    fault for fault in (*processes.FAULTS, *stores.FAULTS, *network.FAULTS) if fault.quick
-]
+pytestmark = pytest.mark.timeout(150)  # a fault's recovery alone has a limit of 90 s
+
+QUICK = [fault for fault in (*processes.FAULTS, *stores.FAULTS, *network.FAULTS) if fault.quick]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,6 +1,5 @@
 """One fault under steady load: what it did, whether anything was lost, how long it was felt."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -56,16 +55,18 @@ class Trial:
     in_flight: int
     recovery_s: float  # from the fault to the last answer that came late
     counted: dict[str, int]  # COUNTERS, and those that belong to the fault
+    left_behind: list[str]
     complaints: list[str]
 
     @property
     def holds(self) -> bool:
-        return self.verdict.holds and not self.complaints
+        return self.verdict.holds and not self.left_behind and not self.complaints
 
     def explain(self) -> str:
         verdict = self.verdict
         found = (*verdict.lost[:5], *map(str, verdict.wrong[:5]), *verdict.doubled[:5])
-        return "\n".join([self.fault, *found, *verdict.uncounted, *self.complaints])
+        rest = (*verdict.uncounted, *self.left_behind, *self.complaints)
+        return "\n".join([self.fault, *found, *rest])
 
 
 async def run_trial(
@@ -79,13 +80,13 @@ async def run_trial(
         hit = await fault.inject(fleet, load)
         await _until_calm(load)
         await fleet.until_all_serve()
-    complaints = [*hit.complaints, *await _left_behind(fleet, fault)]
+    left = await _left_behind(fleet, fault)
     after = await fleet.counts()
     kinds = Counter(event.kind for event in load.history)
     moved = _moved(before, after)
     moved.update(_redis_moved(redis_before, fleet.redis_counts()))
     moved.update({"refused": kinds["refused"], "broken": kinds["broken"], **hit.counted})
-    complaints += _without_proof(fault, hit, moved)
+    complaints = [*hit.complaints, *_without_proof(fault, hit, moved)]
     if kinds["broken"] and not fault.breaks:
         complaints.append(f"{kinds['broken']} connections of clients broke")
     verdict = check(load.history, references.vector, _tokens(fleet, before, after))
@@ -95,8 +96,15 @@ async def run_trial(
         in_flight=hit.in_flight,
         recovery_s=_recovery_s(load, hit),
         counted={name: int(moved[name]) for name in dict.fromkeys((*fault.counters, *COUNTERS))},
+        left_behind=left,
         complaints=complaints,
     )
+
+
+def failed_trial(fault: Fault, error: Exception) -> Trial:
+    """Of a fault that the fleet did not come back from, or that never came about."""
+    complaint = f"{type(error).__name__}: {error}"
+    return Trial(fault.name, Verdict(), 0, 0.0, {}, [], [complaint])
 
 
 async def _until_calm(load: Load) -> None:
@@ -127,7 +135,7 @@ async def _left_behind(fleet: Fleet, fault: Fault) -> list[str]:
     try:
         await until(clean, _QUIET_LIMIT_S)
     except TimeoutError:
-        return [f"left behind: {line}" for line in found]
+        return found
     return []
 
 
