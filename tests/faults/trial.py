@@ -86,7 +86,7 @@ async def run_trial(
     moved = _moved(before, after)
     moved.update(_redis_moved(redis_before, fleet.redis_counts()))
     moved.update({"refused": kinds["refused"], "broken": kinds["broken"], **hit.counted})
-    complaints = [*hit.complaints, *_without_proof(fault, hit, moved)]
+    complaints = [*hit.complaints, *without_proof(fault, hit, moved)]
     if kinds["broken"] and not fault.breaks:
         complaints.append(f"{kinds['broken']} connections of clients broke")
     verdict = check(load.history, references.vector, _tokens(fleet, before, after))
@@ -163,7 +163,7 @@ def _redis_moved(before: Counts, after: Counts) -> Counts:
     return Counter({n: v if v < before[n] else v - before[n] for n, v in after.items()})
 
 
-def _without_proof(fault: Fault, hit: Hit, moved: Counts) -> list[str]:
+def without_proof(fault: Fault, hit: Hit, moved: Counts) -> list[str]:
     missing = [f"{name} did not move" for name in fault.counters if moved[name] <= 0]
     if hit.in_flight <= 0:
         missing.append("no job was in flight")
