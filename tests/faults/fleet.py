@@ -20,7 +20,8 @@ from transport.redis.keys import GROUP, model_keys
 
 QUEUES = model_keys(DEFAULT_MODEL).queues
 POISON, POISON_ID = "poison", 9947  # in MiniLM's vocabulary; no other text has it
-_SPEED = ("--tokens-per-s", "50000", "--step-s", "0.05", "--fault", f"{POISON_ID}=die")
+_DEVICE = ("--tokens-per-s", "50000", "--step-s", "0.05", "--fault", f"{POISON_ID}=die")
+_BATCH = ("--max-batch-tokens", "512")  # larger requests are split
 Role = Literal["gateway", "worker"]
 Counts = Counter[str]
 
@@ -76,7 +77,7 @@ class Fleet:
         self._deployed.environ["FLORILEGE_REDIS_URL"] = urls[place % len(urls)]
         if role == "gateway":
             return self._deployed.gateway()
-        return self._deployed.simulated_worker(*_SPEED)
+        return self._deployed.simulated_worker(*_DEVICE, *_BATCH)
 
     async def admit(self, role: Role, process: ServerProcess, place: int | None = None) -> None:
         """Once it serves, it belongs to the fleet, at the place of one that left."""

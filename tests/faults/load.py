@@ -16,6 +16,8 @@ from checkpoint.find import DEFAULT_MODEL
 
 SLOW_S = 1.0  # no request takes that long while nothing is wrong
 _GIVE_UP_S = 60.0
+_BULK = 4  # one request of so many is bulk
+_LARGE, _LARGE_TEXTS = 21, 40  # and one of so many is of several jobs
 _WORDS = ("river", "stone", "cloud", "bread", "music", "train", "paper", "light", "garden")
 
 
@@ -104,9 +106,11 @@ class Load:
     ) -> tuple[Event, float]:
         """What became of it, and how long to wait before the next."""
         body = {"model": DEFAULT_MODEL, "input": texts, "encoding_format": "base64"}
+        lane = {"x-florilege-lane": "online" if number % _BULK else "bulk"}
+        url = f"{gateway}/v1/embeddings"
         assert self._session is not None
         try:
-            async with self._session.post(f"{gateway}/v1/embeddings", json=body) as response:
+            async with self._session.post(url, json=body, headers=lane) as response:
                 answer = await response.json()
         except (aiohttp.ClientError, TimeoutError):
             return Event(number, "broken", time.monotonic(), gateway), 0.05
@@ -125,13 +129,12 @@ class Load:
         self.history.append(event)
 
     def _texts(self, number: int) -> tuple[str, ...]:
-        """One to four unique texts."""
-        return tuple(
-            " ".join(
-                [f"{number} {i}", *self._random.choices(_WORDS, k=self._random.randint(1, 24))]
-            )
-            for i in range(self._random.randint(1, 4))
-        )
+        """Unique ones."""
+        count = self._random.randint(1, 4) if number % _LARGE else _LARGE_TEXTS
+        return tuple(f"{number} {i} {self._words()}" for i in range(count))
+
+    def _words(self) -> str:
+        return " ".join(self._random.choices(_WORDS, k=self._random.randint(1, 24)))
 
 
 def _rows(answer: dict[str, list[dict[str, str]]]) -> Vectors:
