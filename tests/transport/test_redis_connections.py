@@ -2,12 +2,12 @@
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_sentinel import running_sentinel
+from faults.replicas import running_replicas
 from redis_server import RedisServer, free_port, running_redis
 from redis_sides import QUICK, RENEWS, Events, answering, expected, submit
 from transport_jobs import make_announcement, make_job
@@ -18,6 +18,8 @@ from transport.redis.connections import Connections, RedisConfig
 from transport.redis.consumer import RedisJobConsumer
 from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import ignore
+
+WaitUntil = Callable[..., Awaitable[None]]
 
 
 async def ask(config: RedisConfig, *command: str) -> Any:
@@ -149,27 +151,42 @@ async def test_tls_with_an_authority_and_a_certificate_of_ones_own(certificates:
             await ask(RedisConfig(url, tls_ca_file=certificate), "PING")
 
 
-async def test_failover_by_sentinel_loses_no_job() -> None:
+async def test_failover_by_sentinel_loses_no_job(wait_until: WaitUntil) -> None:
     events = Events()
-    with running_sentinel() as setup:
-        config = RedisConfig(setup.url, block_s=0.1)
+    with running_replicas() as replicas:
+        await wait_until(replicas.in_sync)
+        config = RedisConfig(replicas.urls[0], block_s=0.1)
         consumer = RedisJobConsumer(config, "w1", RENEWS)
         client = RedisJobClient(config, QUICK, events)
         await consumer.start()
         await consumer.announce(make_announcement())
         await client.start()
         waiting = [await submit(client) for _ in range(3)]
-        before = setup.primary_port()
-        setup.primary.kill()
+        replicas.redis.kill()
         later = make_job()
         task = asyncio.create_task(client.submit(later))
         async with answering(consumer), asyncio.timeout(20):
             await asyncio.gather(*waiting)
             assert (await task).rows[0, 0] == expected(later)
-        assert setup.primary_port() != before
+        assert replicas.follow()
         assert events.seen["resubmitted"] >= 3
         await client.close()
         await consumer.close()
+
+
+async def test_no_sentinel_is_lost_when_all_lines_ask_at_once(wait_until: WaitUntil) -> None:
+    with running_replicas() as replicas:
+        await wait_until(replicas.in_sync)
+        connections = Connections(RedisConfig(replicas.urls[0]), ignore)
+        sentinel = connections._sentinel
+        assert sentinel is not None
+        kept = set(sentinel.sentinels)
+        kill = sentinel.sentinels[0]  # the second one answers all
+        kill.connection_pool.connection_kwargs["port"] = free_port()
+        lines = [connections.blocking() for _ in range(8)]
+        await asyncio.gather(*[line.connect() for line in lines])
+        assert set(sentinel.sentinels) == kept
+        await connections.close()
 
 
 class TellsTime:

@@ -1,5 +1,6 @@
 """Where Redis is, and the lines to it."""
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,23 @@ class Connections:
         return connection
 
 
+class _SentinelAskedInTurn(Sentinel):
+    """Of several that ask at once, redis-py's own would lose Sentinels.
+
+    Whichever answers is put at the head of the list, in exchange for who was there when the
+    question began; two such exchanges leave one Sentinel twice and another not at all.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._turn = asyncio.Lock()
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        async with self._turn:
+            address: tuple[str, int] = await super().discover_master(service_name)
+            return address
+
+
 def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
     """The pool only makes connections; the lines keep them."""
     options = _options(config)
@@ -116,7 +134,7 @@ def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[Connec
     sentinel_options = options | _credentials(config.sentinel_username, config.sentinel_password)
     options |= _credentials(unquote(username) or None, unquote(password) or None)
     options |= _credentials(config.username, config.password)
-    sentinel = Sentinel(
+    sentinel = _SentinelAskedInTurn(
         [_address(host) for host in hosts.split(",")],
         sentinel_kwargs=sentinel_options | _timeouts(config),
     )
