@@ -93,7 +93,10 @@ def test_url_of_nothing_is_refused(url: str) -> None:
 
 
 async def test_cluster_is_refused_and_told_why(tmp_path: Path) -> None:
-    options = ("--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes"))
+    options = [
+        *("--cluster-enabled", "yes", "--cluster-port", str(free_port())),
+        *("--cluster-config-file", str(tmp_path / "nodes")),
+    ]
     with running_redis(options, free_port()) as server:
         with pytest.raises(UnsupportedRedis, match=r"Cluster.*Sentinel"):
             await RedisJobClient(RedisConfig(server.url)).start()
