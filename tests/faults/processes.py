@@ -36,8 +36,10 @@ async def kill_during_reclaim(fleet: Fleet, load: Load) -> Hit:
     while True:
         claimant = await _claimant(fleet)
         os.kill(claimant.process.pid, signal.SIGSTOP)
-        if all(times == 1 for times in fleet.held(claimant)):
+        held = fleet.held(claimant)
+        if _has_old_of(fleet, claimant) and all(times == 1 for times in held):
             claimant.process.kill()
+            hit.counted["killed claiming"] = len(held)
             return hit
         os.kill(claimant.process.pid, signal.SIGCONT)  # too late: it has begun one
         await until(lambda: not _has_old(fleet), 30)
@@ -160,7 +162,9 @@ def _has_old(fleet: Fleet) -> bool:
 FAULTS = (
     Fault("worker killed amid a batch", kill_worker, ("redelivered",), quick=True),
     Fault("all workers killed", kill_all_workers, ("redelivered",)),
-    Fault("worker killed while it reclaims", kill_during_reclaim, ("redelivered",)),
+    Fault(
+        "worker killed while it reclaims", kill_during_reclaim, ("killed claiming", "redelivered")
+    ),
     Fault("worker stopped for 15 s", stop_worker, ("redelivered", "late_finishes")),
     Fault("gateway killed", kill_gateway, ("broken",), quick=True, breaks=True),
     Fault(

@@ -54,10 +54,10 @@ class Proxy:
         assert self._listener is not None
         self._listener.close()
         self.pass_on()
-        pumps = [pump for pair in self._pairs for pump in pair.pumps]
-        for pair in list(self._pairs):
+        for pair in self._pairs:
             pair.abort()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        while self._pairs:
+            await asyncio.sleep(0.001)
 
     def black_hole(self) -> None:
         """Everything is taken and nothing comes out: no end hears of it."""

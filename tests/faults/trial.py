@@ -10,6 +10,9 @@ from faults.history import Verdict, check
 from faults.load import SLOW_S, Load, Pace
 from load_driver import References
 from redis_keyspace import left_behind, miscounted
+from redis_server import RedisServer
+
+from transport.redis.answers import DEDUP_LINGER_MS
 
 _STEADY_ANSWERS = 60  # before the fault
 _CALM_S = 1.5  # without a late answer: it is over
@@ -127,7 +130,11 @@ async def _left_behind(fleet: Fleet, fault: Fault) -> list[str]:
     def clean() -> bool:
         found[:] = [
             line
-            for line in (*left_behind(fleet.redis), *miscounted(fleet.redis))
+            for line in (
+                *left_behind(fleet.redis),
+                *miscounted(fleet.redis),
+                *_unanswered(fleet.redis),
+            )
             if not line.startswith(fault.kept or ("\0",)) and not _is_of_a_dead_gateway(fleet, line)
         ]
         return not found
@@ -137,6 +144,13 @@ async def _left_behind(fleet: Fleet, fault: Fault) -> list[str]:
     except TimeoutError:
         return found
     return []
+
+
+def _unanswered(redis: RedisServer) -> list[str]:
+    """Jobs that ended are remembered for a few seconds more; others have their whole budget."""
+    with redis.client() as client:
+        left_ms = {key.decode(): int(client.pttl(key)) for key in client.keys("florilege:dd:*")}
+    return [f"{key}: not answered" for key, ms in left_ms.items() if ms > DEDUP_LINGER_MS]
 
 
 def _is_of_a_dead_gateway(fleet: Fleet, line: str) -> bool:
