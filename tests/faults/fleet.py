@@ -20,7 +20,7 @@ from transport.redis.keys import GROUP, model_keys
 
 QUEUES = model_keys(DEFAULT_MODEL).queues
 POISON, POISON_ID = "poison", 9947  # in MiniLM's vocabulary; no other text has it
-_DEVICE = ("--tokens-per-s", "50000", "--step-s", "0.05", "--fault", f"{POISON_ID}=die")
+_DEVICE = ("--tokens-per-s", "100000", "--step-s", "0.03", "--fault", f"{POISON_ID}=die")
 _BATCH = ("--max-batch-tokens", "512")  # larger requests are split
 Role = Literal["gateway", "worker"]
 Counts = Counter[str]
