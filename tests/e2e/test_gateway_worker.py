@@ -138,6 +138,23 @@ def status(gateway: ServerProcess, model: str) -> int:
     return answer.status_code
 
 
+def test_redis_that_goes_and_comes_back_empty_is_told_by_readiness(tmp_path: Path) -> None:
+    with running_redis() as redis, deployment(redis.url, tmp_path) as deployed:
+        gateway, worker = deployed.gateway(), deployed.simulated_worker()
+        deployed.settle()
+        for process in (gateway, worker):
+            process.wait_for(lambda process=process: is_ready(process))
+        redis.kill()
+        for process in (gateway, worker):
+            process.wait_for(lambda process=process: not is_ready(process), timeout_s=12)
+        assert status(gateway, MODEL) == 503
+        assert httpx.get(f"{gateway.admin_url}/health/live").status_code == 200
+        redis.start()
+        for process in (gateway, worker):
+            process.wait_for(lambda process=process: is_ready(process), timeout_s=12)
+        assert status(gateway, MODEL) == 200
+
+
 @pytest.mark.parametrize("command", ["gateway", "worker"])
 def test_process_waits_for_a_redis_that_is_not_there_yet(tmp_path: Path, command: str) -> None:
     with deployment("redis://127.0.0.1:1/0", tmp_path) as deployed:

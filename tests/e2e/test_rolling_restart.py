@@ -38,7 +38,7 @@ async def loaded(
 ) -> AsyncIterator[LoadDriver]:
     """At the end every answer is there, and right."""
     load = LoadDriver([gateway.url for gateway in gateways], references)
-    load.start()
+    load.start(clients=8)
     yield load
     await load.stop()
     assert not load.failures
@@ -85,7 +85,7 @@ async def test_worker_killed_under_load_costs_time_and_no_answer(
     for gateway in gateways:
         await wait_for(gateway, "florilege_live_workers", 2)
     async with loaded(gateways, references) as load:
-        await load.until(100)
+        await load.until(50)
         workers[0].process.kill()
         await wait_for(workers[1], "florilege_redelivered_total")
         await load.until(50)

@@ -84,3 +84,23 @@ async def test_attempt_at_a_job_that_was_taken_back_does_not_begin(redis: RedisS
             await task
         assert not await second.begin(again)
         await client.close()
+
+
+async def test_job_that_was_handed_back_has_as_many_attempts_as_any(redis: RedisServer) -> None:
+    async with AsyncExitStack() as stack:
+        first, second, third = [
+            await stack.enter_async_context(consumer(redis, name)) for name in ("w1", "w2", "w3")
+        ]
+        client = RedisJobClient(RedisConfig(redis.url))
+        await client.start()
+        task = asyncio.create_task(client.submit(make_job()))
+        await first.hand_back(await receive(first, 1))
+        attempts = []
+        for worker in (second, third):
+            (delivery,) = await receive(worker, 1)
+            attempts.append(delivery.attempt)
+            await worker.begin(delivery)
+        assert attempts == [1, 2]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.close()

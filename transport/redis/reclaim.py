@@ -32,7 +32,11 @@ async def claim_silent(
         rows = await line.execute("XPENDING", queue, GROUP, "IDLE", lease_ms, "-", "+", _SCAN)
         pending = [_parse(row) for row in rows][: most - len(claimed)]
         commands: list[tuple[Argument, ...]] = [
-            ("XCLAIM", queue, GROUP, worker, lease_ms, one.id, "RETRYCOUNT", one.deliveries)
+            # One that was handed back, with 0, is received for the first time, which counts.
+            (
+                *("XCLAIM", queue, GROUP, worker, lease_ms, one.id),
+                *("RETRYCOUNT", max(1, one.deliveries)),
+            )
             for one in pending
         ]
         for one, entries in zip(pending, await line.execute_all(commands), strict=True):
