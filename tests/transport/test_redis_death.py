@@ -82,6 +82,21 @@ async def test_job_of_a_live_worker_is_nobody_elses(redis: RedisServer) -> None:
         await task
 
 
+async def test_worker_that_stood_still_does_not_take_its_own_jobs_again(
+    redis: RedisServer,
+) -> None:
+    events = Events()
+    async with worker(redis, "w1", NEVER_RENEWS, events) as still, gateway(redis) as client:
+        task = await submit(client)
+        (delivery,) = await receive(still)
+        until_s = asyncio.get_running_loop().time() + 2 * LEASE_S
+        while asyncio.get_running_loop().time() < until_s:
+            assert await still.receive(MODEL, 1_000, 0.02) == []
+        await still.complete(delivery, make_result(delivery.job))
+        await task
+    assert events.seen == {}
+
+
 async def test_many_jobs_of_a_dead_worker_are_spread_over_the_others(redis: RedisServer) -> None:
     async with (
         worker(redis, "dead", NEVER_RENEWS) as dead,

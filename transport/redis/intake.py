@@ -19,7 +19,7 @@ from transport.redis.errors import Unreachable
 from transport.redis.held import HeldDeliveries
 from transport.redis.keys import GROUP, KEEP_S, LANES, model_keys
 from transport.redis.line import Line
-from transport.redis.reclaim import claim_silent, recover_own
+from transport.redis.reclaim import Claimant, claim_silent, recover_own
 from transport.redis.scripts import TAKE
 
 
@@ -111,9 +111,7 @@ class Intake:
         links = self._links
         if self._in_doubt:
             await links.clock.calibrate(links.commands, forget=True)
-            held = {entry_id for queue in self._queues for entry_id in links.held.ids(queue)}
-            lost = await recover_own(self._line, self.model, links.worker, held)
-            self._ready += await self._deliver(lost)
+            self._ready += await self._deliver(await recover_own(self._claimant()))
             self._in_doubt = False
         if asyncio.get_running_loop().time() >= self._scan_at_s and not self._ready:
             await self._claim()
@@ -121,10 +119,8 @@ class Intake:
     async def _claim(self) -> None:
         """Of deliveries whose worker fell silent."""
         links, config = self._links, self._config
-        claimed = await claim_silent(
-            *(self._line, self.model, links.worker),
-            *(int(config.lease_s * 1000), config.max_claimed),
-        )
+        lease_ms = int(config.lease_s * 1000)
+        claimed = await claim_silent(self._claimant(), lease_ms, config.max_claimed)
         # There may be more: the next call looks at once. Else at a time of our own.
         wait_s = 0.0 if len(claimed) == config.max_claimed else config.scan_s
         now_s = asyncio.get_running_loop().time()
@@ -132,6 +128,10 @@ class Intake:
         for _ in claimed:
             links.answers.on_event("redelivered", self.model)
         self._ready += await self._deliver(claimed)
+
+    def _claimant(self) -> Claimant:
+        held = {entry_id for queue in self._queues for entry_id in self._links.held.ids(queue)}
+        return Claimant(self._line, self.model, self._links.worker, held)
 
     def _take_ready(self, max_tokens: int) -> list[StreamDelivery]:
         taken: list[StreamDelivery] = []

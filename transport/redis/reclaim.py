@@ -17,10 +17,19 @@ class _Pending(NamedTuple):
     deliveries: int
 
 
-async def claim_silent(
-    line: Line, model: str, worker: str, lease_ms: int, most: int
-) -> list[Given]:
+class Claimant(NamedTuple):
+    """Who claims, where, and what it has: the ids of its entries."""
+
+    line: Line
+    model: str
+    worker: str
+    held: Collection[str]
+
+
+async def claim_silent(claimant: Claimant, lease_ms: int, most: int) -> list[Given]:
     """Up to `most` entries that nobody renewed for a lease, online first.
+
+    Our own are not among them: when the whole process stood still, they still run.
 
     XCLAIM looks at the idle time once more: of several workers that claim, one has it, without a
     lock. XPENDING tells how often a job was delivered, which XAUTOCLAIM does not. A claim leaves
@@ -28,9 +37,11 @@ async def claim_silent(
     Raises what `Line.execute` raises.
     """
     claimed: list[Given] = []
+    line, model, worker, held = claimant
     for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
         rows = await line.execute("XPENDING", queue, GROUP, "IDLE", lease_ms, "-", "+", _SCAN)
-        pending = [_parse(row) for row in rows][: most - len(claimed)]
+        silent = [one for one in map(_parse, rows) if one.id not in held]
+        pending = silent[: most - len(claimed)]
         commands: list[tuple[Argument, ...]] = [
             # One that was handed back, with 0, is received for the first time, which counts.
             (
@@ -59,12 +70,13 @@ async def count_attempt(line: Line, queue: str, worker: str, entry_id: str, atte
     return bool(kept)
 
 
-async def recover_own(line: Line, model: str, worker: str, held: Collection[str]) -> list[Given]:
-    """Entries delivered to us in an answer that was lost; `held` are the ids of those we have.
+async def recover_own(claimant: Claimant) -> list[Given]:
+    """Entries delivered to us in an answer that was lost.
 
     They are no new deliveries: the count stays. Raises what `Line.execute` raises.
     """
     recovered: list[Given] = []
+    line, model, worker, held = claimant
     for lane, queue in zip(LANES, model_keys(model).queues, strict=True):
         rows = await line.execute("XPENDING", queue, GROUP, "-", "+", 10 * _SCAN, worker)
         for pending in map(_parse, rows):
