@@ -6,6 +6,7 @@ from typing import Any
 
 from cli.banner import show_banner
 from cli.doors import Doors, open_doors
+from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
 from cli.wiring import Embedded, Observers, build_embedded, build_observers
@@ -14,14 +15,17 @@ from observability.logs import get_logger
 _LAST_ANSWERS_S = 1.0  # what failed requests have to leave in, once the engine is dead
 
 
-async def serve(settings: Settings) -> int:
-    """The exit code, once everything has ended. Raises StoppedEarly."""
+async def serve(settings: Settings, load: Load = load_model) -> int:
+    """The exit code, once everything has ended. `load` is what a model is loaded by.
+
+    Raises StoppedEarly.
+    """
     stop = stop_signal()
     observers = build_observers()
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
     async with open_doors(settings, observers) as doors:
-        building = build_embedded(settings, doors.authenticator, observers)
+        building = build_embedded(settings, doors.authenticator, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()
         return await _serve_embedded(embedded, observers, doors, stop)

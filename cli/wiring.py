@@ -103,7 +103,7 @@ def read_peppers(settings: Settings) -> Peppers:
 
 
 async def build_embedded(
-    settings: Settings, authenticator: Authenticator, observers: Observers
+    settings: Settings, authenticator: Authenticator, observers: Observers, load: Load = load_model
 ) -> Embedded:
     """Load the models and put everything together.
 
@@ -113,7 +113,7 @@ async def build_embedded(
     from worker.worker import WorkerConfig
 
     thread = EngineThread(settings.watchdog_s)
-    models = await load_models(settings, thread)
+    models = await load_models(settings, thread, load)
     transport = MemoryTransport()
     config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
     workers = build_workers(models, transport, thread, config, observers.metrics)
