@@ -47,7 +47,7 @@ class Soak:
     def table(self, minutes: float) -> str:
         pace = Pace().requests_per_s
         lines = [
-            f"{stamp()}; {minutes:g} minutes at {pace:.0f} requests/s, {self.requests} requests.",
+            f"{stamp()}; {minutes:g} min at {pace:.0f} requests/s, {self.requests} requests.",
             "",
             "| process | RSS early, MiB | RSS late, MiB | growth |",
             "|---|---:|---:|---:|",
