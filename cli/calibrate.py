@@ -16,9 +16,9 @@ from checkpoint.find import find_model
 from checkpoint.prompts import prompt_of
 from checkpoint.tokenizer import TextTokenizer
 from cli.console import complain, say
+from cli.loading import load_model
 from cli.options import with_settings
 from cli.settings import Settings
-from cli.wiring import load_model
 
 if TYPE_CHECKING:
     from worker.worker import LoadedModel

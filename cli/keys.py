@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from auth.errors import AuthError
 from auth.pepper import Peppers, create_peppers
-from auth.record import DEFAULT_SCOPES, KeyRecord, NewKey
+from auth.record import DEFAULT_SCOPES, KeyRecord, Lane, NewKey
 from auth.store import KeyStore
 from cli.console import complain, say
 from cli.options import with_settings
@@ -26,12 +26,15 @@ Result = TypeVar("Result")
 
 @app.command()
 @with_settings(("database_url", "pepper", "data_dir"))
-def create(
+def create(  # noqa: PLR0913 - an option each
     settings: Settings,
     name: Annotated[str, typer.Option(help="What the key is for")],
     scope: Annotated[list[str] | None, typer.Option(help="embed | rerank | admin")] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="A model id it may use; default all")
+    ] = None,
+    lane: Annotated[
+        str | None, typer.Option(help="online | bulk: of requests that name none; default by size")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
@@ -40,6 +43,7 @@ def create(
         name=name,
         scopes=frozenset(scope) if scope else DEFAULT_SCOPES,
         models=frozenset(model) if model else None,
+        lane=cast(Lane | None, lane),  # the store checks it
     )
     key, record = _run(_create(settings, new))
     if as_json:
@@ -113,6 +117,7 @@ def _describe(record: KeyRecord) -> dict[str, Any]:
         "name": record.name,
         "scopes": sorted(record.scopes),
         "models": sorted(record.models) if record.models is not None else None,
+        "lane": record.lane,
         "created_at": record.created_at,
         "state": "revoked" if revoked else "active" if record.active(time.time()) else "expired",
     }

@@ -8,10 +8,10 @@ import typer
 
 from cli import keys
 from cli.calibrate import calibrate
+from cli.flags import ALL, GATEWAY, SERVE, WORKER
 from cli.options import with_settings
+from cli.process import run_process
 from cli.settings import Settings
-
-_ALL = tuple(Settings.model_fields)
 
 app = typer.Typer(
     help="OpenAI-compatible embeddings and rerank.",
@@ -24,16 +24,34 @@ app.command()(calibrate)
 
 
 @app.command()
-@with_settings(_ALL)
+@with_settings(SERVE)
 def serve(settings: Settings) -> None:
     """Serve models: gateway and worker in one process."""
-    from cli.serve import run
+    from cli.serve import serve
 
-    run(settings)
+    run_process(serve, settings)
+
+
+@app.command()
+@with_settings(GATEWAY)
+def gateway(settings: Settings) -> None:
+    """Answer HTTP for the models of the workers at the same Redis."""
+    from cli.gateway import serve
+
+    run_process(serve, settings)
+
+
+@app.command()
+@with_settings(WORKER, admin_port=8002)
+def worker(settings: Settings) -> None:
+    """Run models for the gateways at the same Redis."""
+    from cli.worker import serve
+
+    run_process(serve, settings)
 
 
 @app.command("check-config")
-@with_settings(_ALL)
+@with_settings(ALL)
 def check_config(settings: Settings) -> None:
     """Print the effective settings, secrets hidden."""
     typer.echo(json.dumps(settings.redacted(), indent=2))

@@ -19,21 +19,24 @@ _USAGE_ERROR = 2  # exit code
 
 
 def with_settings(
-    names: tuple[str, ...],
+    names: tuple[str, ...], **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags of these settings; it receives them as `settings`."""
+    """Give a command the flags of these settings; it receives them as `settings`.
+
+    `defaults`: of this command, where they differ.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def run(**flags: Any) -> None:
             chosen = {name: flags.pop(name) for name in names}
-            command(settings=settings_or_exit(chosen), **flags)
+            command(settings=settings_or_exit(chosen, defaults), **flags)
 
         own = [
             parameter
             for parameter in inspect.signature(command).parameters.values()
             if parameter.name != "settings"
         ]
-        parameters = [*own, *(_option(name) for name in names)]
+        parameters = [*own, *(_option(name, defaults) for name in names)]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -42,22 +45,22 @@ def with_settings(
     return decorate
 
 
-def settings_or_exit(flags: dict[str, Any]) -> Settings:
+def settings_or_exit(flags: dict[str, Any], defaults: dict[str, Any]) -> Settings:
     try:
-        return load_settings(flags)
+        return load_settings(flags, defaults=defaults)
     except SettingsError as error:
         complain(error)
         raise typer.Exit(_USAGE_ERROR) from None
 
 
-def _option(name: str) -> inspect.Parameter:
+def _option(name: str, defaults: dict[str, Any]) -> inspect.Parameter:
     field = Settings.model_fields[name]
     kind = _flag_type(field.annotation)
     flag = flag_of(name)
     option = typer.Option(
         flag if kind is not bool else f"{flag}/--{flag[5:] if flag.startswith('--no-') else ''}",
         help=f"{field.description} [{variable_of(name)}]",
-        show_default=_shown(field.default),
+        show_default=_shown(defaults.get(name, field.default)),
     )
     annotation: Any = Annotated[kind | None, option]
     return inspect.Parameter(

@@ -9,16 +9,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from api.watch import ReadyWhen
 from auth.database import sqlite_url
 from checkpoint.find import DEFAULT_MODEL
 from checkpoint.spec import Task, TokenInput
 
 PREFIX = "FLORILEGE_"
+_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
 
 class SettingsError(Exception):
@@ -36,7 +39,9 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="Address of the public API")
     port: int = Field(8000, ge=0, le=65535, description="Its port; 0: a free one")
     admin_host: str = Field("127.0.0.1", description="Address of health and metrics")
-    admin_port: int = Field(8001, ge=0, le=65535, description="Their port; 0: a free one")
+    admin_port: int = Field(
+        8001, ge=0, le=65535, description="Their port, a worker's 8002 by default; 0: a free one"
+    )
     no_auth: bool = Field(False, description="Serve beyond loopback without keys")
 
     device: str = Field("auto", description="auto | cpu | cuda | cuda:N")
@@ -92,6 +97,33 @@ class Settings(BaseModel):
     tokenizer_threads: int = Field(2, ge=1, description="Threads that tokenize")
     drain_s: float = Field(25.0, ge=0, description="Time to finish requests after SIGTERM")
 
+    ready_when: ReadyWhen = Field(
+        "any",
+        description="any | every | redis: a gateway is ready when any model, or every known one, "
+        "has a live worker, or as soon as Redis answers",
+    )
+    # With an underscore, since pydantic keeps the name for itself.
+    model_config_: Path | None = Field(
+        None, description="TOML file of a gateway: prompts, aliases and limits of models by id"
+    )
+
+    redis_url: SecretStr | None = Field(
+        None,
+        description="redis:// | rediss:// | unix:// | redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB"
+        " | rediss+sentinel://: where gateways and workers meet",
+    )
+    redis_username: str | None = Field(None, description="Default the URL's")
+    redis_password: SecretStr | None = Field(None, description="Default the URL's")
+    redis_sentinel_username: str | None = Field(None, description="Of the Sentinels themselves")
+    redis_sentinel_password: SecretStr | None = Field(None, description="Of the Sentinels")
+    redis_tls_ca_file: Path | None = Field(
+        None, description="Who signs Redis' certificate; default whom the host trusts"
+    )
+    redis_tls_cert_file: Path | None = Field(
+        None, description="Our own certificate, where Redis asks for one"
+    )
+    redis_tls_key_file: Path | None = Field(None, description="Its private key")
+
     database_url: SecretStr | None = Field(
         None, description="Store of the keys; default SQLite in the data directory"
     )
@@ -108,10 +140,13 @@ class Settings(BaseModel):
         "info", description="debug | info | warning | error"
     )
 
-    @field_validator("data_dir", "cache_dir")
+    @field_validator(
+        *("data_dir", "cache_dir", "model_config_"),
+        *("redis_tls_ca_file", "redis_tls_cert_file", "redis_tls_key_file"),
+    )
     @classmethod
-    def _expand(cls, path: Path) -> Path:
-        return path.expanduser()
+    def _expand(cls, path: Path | None) -> Path | None:
+        return path and path.expanduser()
 
     @field_validator("matryoshka")
     @classmethod
@@ -148,6 +183,13 @@ class Settings(BaseModel):
                 make_url(value.get_secret_value())
             except ArgumentError:
                 raise ValueError("not a database URL") from None
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and urlsplit(value.get_secret_value()).scheme not in _REDIS_SCHEMES:
+            raise ValueError(f"expected a URL of {' | '.join(_REDIS_SCHEMES)}")
         return value
 
     @property
@@ -187,6 +229,8 @@ class Settings(BaseModel):
         """Every effective value as JSON can hold it, secrets hidden."""
         values = self.model_dump(mode="json")
         values["database_url"] = make_url(self.database).render_as_string(hide_password=True)
+        if self.redis_url is not None:
+            values["redis_url"] = _without_password(self.redis_url.get_secret_value())
         return values
 
 
@@ -204,12 +248,17 @@ SECRETS = tuple(
 )
 
 
-def load_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+def load_settings(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    defaults: Mapping[str, Any] | None = None,
+) -> Settings:
     """The effective settings. `flags` holds None for a flag that was not given.
 
-    Raises SettingsError for an unknown variable, an unreadable file or an impossible value.
+    `defaults`: of a command, where they differ. Raises SettingsError for an unknown variable, an
+    unreadable file or an impossible value.
     """
-    values = _defaults(environ) | _from_environment(environ)
+    values = dict(defaults or {}) | _defaults(environ) | _from_environment(environ)
     values |= {name: value for name, value in flags.items() if value is not None}
     try:
         return Settings(**values)
@@ -233,11 +282,11 @@ def share_the_cores() -> None:
 
 
 def flag_of(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def variable_of(name: str) -> str:
-    return PREFIX + name.upper()
+    return PREFIX + name.rstrip("_").upper()
 
 
 def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -251,6 +300,15 @@ def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
             raise ValueError("expected ID=SIZE,SIZE…")
         sizes[model] = (*sizes.get(model, ()), int(size))
     return sizes
+
+
+def _without_password(url: str) -> str:
+    """The query goes too: redis-py takes a password there as well."""
+    parts = urlsplit(url)
+    credentials, at, place = parts.netloc.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    shown = f"{user}:***" if colon else user
+    return f"{parts.scheme}://{shown}{at}{place}{parts.path}"
 
 
 def _by_model(items: tuple[str, ...]) -> dict[str, str]:

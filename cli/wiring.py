@@ -1,38 +1,45 @@
 """The only builder: settings in, running objects out. Worker and engine are imported when needed,
 so that a gateway starts without torch installed."""
 
+import asyncio
+import socket
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from fastapi import FastAPI
+from prometheus_client import Counter
+from pydantic import SecretStr
 
 from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
+from api.model_config import ModelConfigError, read_model_config
 from api.service import Service
+from api.watch import ModelWatch
 from auth.authenticator import Authenticator
 from auth.pepper import Peppers, load_peppers
 from auth.store import KeyStore
 from auth.watch import KeyWatch
-from checkpoint.architecture import why_refused
-from checkpoint.errors import CheckpointError, QueryTooLong
-from checkpoint.find import find_model
-from checkpoint.read import ReadOptions, read_model, read_tokenizer
+from checkpoint.errors import CheckpointError
 from checkpoint.spec import ModelSpec
-from checkpoint.tokenizer import TextTokenizer
-from cli.known_pairs import known_pairs
-from cli.settings import Settings, share_the_cores
+from cli.loading import Load, load_model
+from cli.settings import Settings, SettingsError, flag_of, variable_of
 from observability.health import Health
-from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from transport.memory import MemoryTransport
+from transport.protocols import JobClient, JobConsumer
+from transport.redis.connections import RedisConfig
+from transport.redis.events import TransportEvent
 
 if TYPE_CHECKING:
-    from engine.batch import Batch
+    from transport.redis.client import RedisJobClient
+    from transport.redis.consumer import RedisJobConsumer
     from worker.engine_thread import EngineThread
-    from worker.worker import LoadedModel, Worker
+    from worker.worker import LoadedModel, Worker, WorkerConfig
 
 VERSION = version("florilege")
 
@@ -46,13 +53,30 @@ class Observers:
 
 
 @dataclass(frozen=True, eq=False)
+class GatewaySide:
+    app: FastAPI
+    gateway: Gateway
+    watch: ModelWatch
+
+
+@dataclass(frozen=True, eq=False)
 class Embedded:
     """Gateway and worker in one process, over memory."""
 
     app: FastAPI
     gateway: Gateway
+    watch: ModelWatch
     transport: MemoryTransport
     workers: "list[Worker]"
+    thread: "EngineThread"
+    specs: list[ModelSpec]
+
+
+@dataclass(frozen=True, eq=False)
+class WorkerSide:
+    name: str
+    workers: "list[Worker]"
+    consumer: "RedisJobConsumer"
     thread: "EngineThread"
     specs: list[ModelSpec]
 
@@ -79,99 +103,130 @@ def read_peppers(settings: Settings) -> Peppers:
 
 
 async def build_embedded(
-    settings: Settings, authenticator: Authenticator, observers: Observers
+    settings: Settings, authenticator: Authenticator, observers: Observers, load: Load = load_model
 ) -> Embedded:
-    """Load the models and put everything together. Raises CheckpointError and EngineError."""
+    """Load the models and put everything together.
+
+    Raises CheckpointError, EngineError, SettingsError and ModelConfigError.
+    """
     from worker.engine_thread import EngineThread
-    from worker.worker import Worker, WorkerConfig
+    from worker.worker import WorkerConfig
 
     thread = EngineThread(settings.watchdog_s)
-    models = [await thread.call(partial(load_model, settings, name)) for name in settings.model]
-    names = _names([model.spec for model in models])
-    settings.check_models(names)
+    models = await load_models(settings, thread, load)
     transport = MemoryTransport()
     config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
-    metrics = observers.metrics
-    workers = [Worker(model, transport, thread, config, metrics) for model in models]
-    for model in models:
-        metrics.prime(model.spec.id)
-        runtime = [str(model.spec.runtime.get(key, "")) for key in ("device", "attention")]
-        metrics.model_info.labels(model.spec.id, model.spec.dtype, *runtime).set(1)
-        ranks = (model.spec.runtime.get("self_test") or {}).get("ranks_known_pair")
-        metrics.misranked_known_pair.labels(model.spec.id).set(ranks is False)
-    gateway = Gateway(transport, gateway_config(settings), metrics)
-    service = Service(gateway, observers.health, metrics, int(time.time()))
-    app = create_app(service, authenticator, VERSION)
-    return Embedded(app, gateway, transport, workers, thread, [m.spec for m in models])
+    workers = build_workers(models, transport, thread, config, observers.metrics)
+    side = build_gateway(settings, transport, authenticator, observers)
+    specs = [model.spec for model in models]
+    for name in side.gateway.catalog.overrides.keys() - {spec.id for spec in specs}:
+        raise ModelConfigError(f"{settings.model_config_}: no model {name!r} is served")
+    return Embedded(side.app, side.gateway, side.watch, transport, workers, thread, specs)
 
 
-def load_model(settings: Settings, name: str) -> "LoadedModel":
-    """Find, read and load one model, and prove it by its self-test.
+def build_gateway(
+    settings: Settings, client: JobClient, authenticator: Authenticator, observers: Observers
+) -> GatewaySide:
+    """Raises ModelConfigError."""
+    path = settings.model_config_
+    overrides = read_model_config(path) if path is not None else None
+    gateway = Gateway(client, gateway_config(settings), observers.metrics, overrides)
+    service = Service(gateway, observers.health, observers.metrics, int(time.time()))
+    watch = ModelWatch(gateway.catalog, client, observers.metrics)
+    return GatewaySide(create_app(service, authenticator, VERSION), gateway, watch)
 
-    Raises CheckpointError and EngineError.
+
+def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
+    """`start` it, and `close` it at the end. Raises SettingsError and UnsupportedRedis."""
+    from transport.redis.client import RedisJobClient
+
+    return RedisJobClient(redis_config(settings), on_event=partial(count_event, metrics))
+
+
+async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "WorkerSide":
+    """Load the models, while the consumer looks for Redis; `close` the consumer at the end.
+
+    Raises CheckpointError, EngineError, SettingsError and UnsupportedRedis.
     """
-    share_the_cores()
-    try:
-        return _load_model(settings, name)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A config.json may hold anything at any place: "4" for 4, 0 heads, a list for a number.
-        place = place_of(error)
-        message = f"{name}: a file of this checkpoint holds a value that makes no sense"
-        raise CheckpointError(
-            f"{message} ({place['error']} at {place.get('file')}:{place.get('line')})"
-        ) from error
+    from transport.redis.consumer import RedisJobConsumer
+    from worker.engine_thread import EngineThread
+    from worker.worker import WorkerConfig
+
+    name = f"{socket.gethostname()}-{uuid4().hex}"
+    on_event = partial(count_event, metrics)
+    consumer = RedisJobConsumer(redis_config(settings), name, on_event=on_event)
+    thread = EngineThread(settings.watchdog_s)
+    models, _ = await asyncio.gather(load_models(settings, thread, load), consumer.start())
+    config = WorkerConfig(name, max_batch_sequences=settings.max_batch_sequences)
+    workers = build_workers(models, consumer, thread, config, metrics)
+    return WorkerSide(name, workers, consumer, thread, [model.spec for model in models])
 
 
-def _load_model(settings: Settings, name: str) -> "LoadedModel":
-    from engine.engine import Engine, EngineConfig
-    from worker.worker import LoadedModel
-
-    found = find_model(name)
-    chosen = settings.of_model((found.id, *found.aliases))
-    options = ReadOptions(
-        max_input_tokens=settings.max_input_tokens,
-        matryoshka=chosen.matryoshka,
-        token_input=settings.token_input,
-        task=chosen.task,
-        calibration=chosen.calibration,
+def redis_config(settings: Settings) -> RedisConfig:
+    """Raises SettingsError where no Redis is named."""
+    if settings.redis_url is None:
+        name = "redis_url"
+        raise SettingsError(f"say where Redis is: {flag_of(name)} ({variable_of(name)})")
+    return RedisConfig(
+        url=settings.redis_url.get_secret_value(),
+        username=settings.redis_username,
+        password=_revealed(settings.redis_password),
+        sentinel_username=settings.redis_sentinel_username,
+        sentinel_password=_revealed(settings.redis_sentinel_password),
+        tls_ca_file=settings.redis_tls_ca_file,
+        tls_cert_file=settings.redis_tls_cert_file,
+        tls_key_file=settings.redis_tls_key_file,
     )
-    spec, files = read_model(found, options)
-    refusal = why_refused(spec.family, files.config, settings.dtype)
-    if refusal is not None:
-        raise CheckpointError(f"{spec.id}: dtype {settings.dtype}: {refusal}")
-    tokenizer_json = read_tokenizer(files.directory)
-    config = EngineConfig(
-        device=settings.device,
-        dtype=settings.dtype,
-        kernels=settings.kernels,
-        max_batch_tokens=settings.max_batch_tokens,
-        attention_backend=settings.attention_backend,
-        graphs=settings.graphs == "on",
-        graph_cache=settings.cache_dir / "graphs.json",
-    )
-    engine = Engine.load(spec, files, config)
-    if settings.self_test == "on":
-        pairs = []
-        if spec.task == "score":
-            tokenizer = TextTokenizer(tokenizer_json, spec.max_tokens, spec.vocab_size)
-            pairs = _known_pairs(spec, tokenizer)
-        if engine.self_test(pairs).ranks_known_pair is False:
-            get_logger().warning("known_pair_ranked_wrongly", model=spec.id)
-    spec = replace(
-        spec,
-        dtype=engine.dtype,
-        shard_tokens=engine.shard_tokens,
-        runtime=engine.runtime,
-    )
-    return LoadedModel(spec, engine, tokenizer_json)
 
 
-def _known_pairs(spec: ModelSpec, tokenizer: TextTokenizer) -> "list[Batch]":
-    try:
-        return known_pairs(spec, tokenizer)
-    except QueryTooLong as error:
-        message = f"{spec.id}: {spec.max_tokens} tokens are too few for a short query and a text"
-        raise CheckpointError(f"{message} ({error.tokens} without the text)") from None
+async def load_models(
+    settings: Settings, thread: "EngineThread", load: Load = load_model
+) -> "list[LoadedModel]":
+    """Every model of the settings, one after another, on the engine's thread.
+
+    Raises CheckpointError, EngineError and SettingsError.
+    """
+    models = [await thread.call(partial(load, settings, name)) for name in settings.model]
+    settings.check_models(_names([model.spec for model in models]))
+    return models
+
+
+def build_workers(
+    models: "Sequence[LoadedModel]",
+    consumer: JobConsumer,
+    thread: "EngineThread",
+    config: "WorkerConfig",
+    metrics: Metrics,
+) -> "list[Worker]":
+    """One for each model, all on one thread; the metrics know of them."""
+    from worker.worker import Worker
+
+    for model in models:
+        spec = model.spec
+        metrics.prime(spec.id)
+        runtime = [str(spec.runtime.get(key, "")) for key in ("device", "attention")]
+        metrics.model_info.labels(spec.id, spec.dtype, *runtime).set(1)
+        ranks = (spec.runtime.get("self_test") or {}).get("ranks_known_pair")
+        metrics.misranked_known_pair.labels(spec.id).set(ranks is False)
+    return [Worker(model, consumer, thread, config, metrics) for model in models]
+
+
+def count_event(metrics: Metrics, event: TransportEvent, model: str) -> None:
+    """What the transport calls; `model` is '' for an event of none."""
+    of_no_model: dict[TransportEvent, Counter] = {
+        "reconnected": metrics.redis_reconnects,
+        "duplicate_reply": metrics.duplicate_replies,
+    }
+    of_a_model: dict[TransportEvent, Counter] = {
+        "redelivered": metrics.redelivered,
+        "resubmitted": metrics.resubmitted,
+        "dead_lettered": metrics.dead_lettered,
+        "late_finish": metrics.late_finishes,
+    }
+    if event in of_no_model:
+        of_no_model[event].inc()
+    else:
+        of_a_model[event].labels(model).inc()
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:
@@ -186,6 +241,10 @@ def gateway_config(settings: Settings) -> GatewayConfig:
         max_timeout_s=settings.max_timeout_s,
         tokenizer_threads=settings.tokenizer_threads,
     )
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
 
 
 def _names(specs: list[ModelSpec]) -> list[str]:

@@ -48,10 +48,31 @@ class Metrics:
         self.queue_tokens = self._gauge(
             "queue_tokens", "Tokens waiting or running", ("model", "lane")
         )
+        self.live_workers = self._gauge(
+            "live_workers", "Workers whose heartbeat was seen", ("model",)
+        )
         self.inflight = self._gauge("inflight", "Requests being answered", ("model",))
         self.shed = self._counter("shed", "Requests refused by admission", ("model", "reason"))
         self.expired = self._counter("expired", "Jobs past their deadline", ("model",))
         self.cancelled = self._counter("cancelled", "Jobs nobody waits for", ("model",))
+        self.redelivered = self._counter(
+            "redelivered", "Jobs that came to a worker a second time", ("model",)
+        )
+        self.resubmitted = self._counter(
+            "resubmitted", "Jobs submitted again because Redis forgot them", ("model",)
+        )
+        self.dead_lettered = self._counter(
+            "dead_lettered", "Jobs given up after they killed their workers", ("model",)
+        )
+        self.duplicate_replies = self._counter(
+            "duplicate_replies", "Answers that nobody waited for any more", ()
+        )
+        self.late_finishes = self._counter(
+            "late_finishes", "Answers to jobs that were answered or forgotten meanwhile", ("model",)
+        )
+        self.redis_reconnects = self._counter(
+            "redis_reconnects", "Connections to Redis made anew", ()
+        )
         self.batch_bisect = self._counter("batch_bisect", "Batches split on failure", ("model",))
         self.oom = self._counter("oom", "Batches the device's memory was too small for", ("model",))
         self.batch_budget_tokens = self._gauge(
@@ -98,6 +119,8 @@ class Metrics:
         for metric in (
             *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
             *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
+            *(self.redelivered, self.resubmitted, self.dead_lettered, self.late_finishes),
+            self.live_workers,
             *(self.truncated_inputs, self.oom, self.graph_misses, self.graph_captures),
             self.graph_capture_failures,
         ):

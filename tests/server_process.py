@@ -1,4 +1,4 @@
-"""A real `florilege serve` in a process of its own."""
+"""Real `florilege` commands, each in a process of its own."""
 
 import json
 import os
@@ -25,6 +25,7 @@ class ServerProcess:
     admin_url: str = ""
     log: list[dict[str, Any]] = field(default_factory=list)  # JSON lines of stdout
     stderr: list[str] = field(default_factory=list)
+    readers: list[Thread] = field(default_factory=list)
 
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)
@@ -41,6 +42,22 @@ class ServerProcess:
             if time.monotonic() > limit:
                 raise TimeoutError("".join(self.stderr))
             time.sleep(0.01)
+
+    def wait_until_serving(self) -> None:
+        """Or until it has ended."""
+        self.wait_for(lambda: self.process.poll() is not None or _serving_line(self))
+        line = _serving_line(self)
+        if line is not None:  # a worker has no public port
+            self.url, self.admin_url = line.get("url", ""), line["admin_url"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for reader in self.readers:
+            reader.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -63,34 +80,37 @@ def serving(
     command: Sequence[str] = COMMAND,
     environ: dict[str, str] | None = None,
 ) -> Iterator[ServerProcess]:
-    """A server on free ports, its keys in `data_dir`; killed at the end if it still runs."""
-    arguments = [
-        *(*command, "serve", "--port", "0", "--admin-port", "0"),
-        *("--data-dir", str(data_dir), *flags),
-    ]
+    """A `florilege serve` on free ports, its keys in `data_dir`."""
+    arguments = ["serve", "--port", "0", "--admin-port", "0", "--data-dir", str(data_dir)]
+    with running([*command, *arguments, *flags], environ) as server:
+        yield server
+
+
+@contextmanager
+def running(
+    arguments: Sequence[str], environ: dict[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """A process, once it serves or has ended; killed at the end if it still runs."""
+    server = start(arguments, environ)
+    try:
+        server.wait_until_serving()
+        yield server
+    finally:
+        server.kill()
+
+
+def start(arguments: Sequence[str], environ: dict[str, str] | None = None) -> ServerProcess:
+    """A process that may not serve yet; to be killed by whoever started it."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", **(environ or {})}
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     server = ServerProcess(process)
-    readers = [Thread(target=server._read), Thread(target=server._read_errors)]
-    for reader in readers:
+    for read in (server._read, server._read_errors):
+        reader = Thread(target=read)
         reader.start()
-    try:
-        server.wait_for(lambda: process.poll() is not None or _serving_line(server))
-        line = _serving_line(server)
-        if line is not None:
-            server.url, server.admin_url = line["url"], line["admin_url"]
-        yield server
-    finally:
-        process.kill()
-        process.wait()
-        for reader in readers:
-            reader.join()
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        process.stderr.close()
+        server.readers.append(reader)
+    return server
 
 
 def _serving_line(server: ServerProcess) -> dict[str, Any] | None:

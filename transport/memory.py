@@ -145,6 +145,17 @@ class MemoryTransport:
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         return [d for d in deliveries if d.job.job_id in self._outstanding]
 
+    async def begin(self, delivery: Delivery) -> bool:
+        return delivery.job.job_id in self._outstanding
+
+    async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in reversed(deliveries):
+            entry = self._outstanding.get(delivery.job.job_id)
+            if entry is not None:
+                queue = self._queues[delivery.job.model]
+                queue.waiting[entry.lane].appendleft(entry)
+                queue.arrived.set()
+
     # --- life cycle ---
 
     def fail(self, code: ErrorCode) -> None:

@@ -56,7 +56,10 @@ class JobClient(Protocol):
         ...
 
     async def tokenizer(self, sha256: str) -> bytes:
-        """The tokenizer.json of that digest. Raises KeyError when no worker announced it."""
+        """The tokenizer.json of that digest.
+
+        Raises KeyError when no worker announced it, JobError where nobody can tell.
+        """
         ...
 
     async def backlog(self, model: str, lane: Lane) -> Backlog:
@@ -87,4 +90,16 @@ class JobConsumer(Protocol):
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Keep these deliveries ours for another lease. Returns those still wanted, in order."""
+        ...
+
+    async def begin(self, delivery: Delivery) -> bool:
+        """Count a further attempt, when it begins to run; the first counts as it is received.
+
+        So a job that merely waited beside one that ended the process is not taken for another.
+        False: nobody wants it any more.
+        """
+        ...
+
+    async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Give up jobs that were not begun: others receive them at once, as if we never had."""
         ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Batchable(Protocol):
@@ -18,13 +18,18 @@ class Batchable(Protocol):
     def variant(self) -> str: ...
 
 
+class Waiting(NamedTuple):
+    job: Batchable
+    alone: bool = False  # it may have ended a process: no other job shares its batch
+
+
 @dataclass(frozen=True)
 class BatchLimits:
     max_batch_tokens: int
     max_batch_sequences: int
 
 
-def take_batch(waiting: Sequence[Batchable], limits: BatchLimits) -> int:
+def take_batch(waiting: Sequence[Waiting], limits: BatchLimits) -> int:
     """How many jobs, from the front of `waiting`, run together.
 
     First come first served: the batch ends at the first job that does not fit, so that none is
@@ -32,15 +37,17 @@ def take_batch(waiting: Sequence[Batchable], limits: BatchLimits) -> int:
     """
     if not waiting:
         return 0
-    first = waiting[0]
+    first = waiting[0].job
     tokens, sequences = first.tokens, first.sequences
-    for count, job in enumerate(waiting[1:], start=1):
+    for count, (job, alone) in enumerate(waiting[1:], start=1):
         tokens += job.tokens
         sequences += job.sequences
         if (
             tokens > limits.max_batch_tokens
             or sequences > limits.max_batch_sequences
             or (job.kind, job.variant) != (first.kind, first.variant)
+            or alone
+            or waiting[0].alone
         ):
             return count
     return len(waiting)

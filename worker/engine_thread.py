@@ -10,6 +10,7 @@ from engine.batch import Batch
 from engine.errors import DeviceLost
 from engine.lazy import LazyTensor, StepOutput
 from observability.logs import get_logger, place_of
+from worker.turns import Turns
 
 Step = Callable[[Batch], LazyTensor]
 IdleWork = Callable[[], bool]  # False: nothing is left to do
@@ -34,6 +35,7 @@ class EngineThread:
 
     def __init__(self, watchdog_s: float, idle_after_s: float = _IDLE_AFTER_S) -> None:
         self.watchdog_s = watchdog_s
+        self.turns = Turns()  # of the workers that share this thread
         self._idle_after_s = idle_after_s
         self._idle_work: list[IdleWork] = []
         self._loop = asyncio.get_running_loop()

@@ -6,21 +6,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from checkpoint.spec import ModelSpec
 from engine.batch import Batch
 from engine.lazy import DeviceStats, LazyTensor, StepOutput
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
-from transport.messages import Job, JobError, JobResult
+from transport.messages import JobError
 from transport.protocols import Announcement, Delivery, JobConsumer
-from worker.batcher import BatchLimits, take_batch
+from worker.batcher import BatchLimits, Waiting, take_batch
 from worker.budget import BatchBudget
 from worker.device_metrics import DeviceMetrics
 from worker.engine_thread import EngineDied, EngineThread
 from worker.isolation import BatchOutput, run_isolated
+from worker.packing import pack, unpack
 from worker.throughput import Throughput
 
 
@@ -91,9 +89,9 @@ class Worker:
     async def run(self) -> None:
         """Serve until drained. Returns early when the engine died: its jobs stay unanswered."""
         heartbeat = asyncio.create_task(self._heartbeat())
-        heartbeat.add_done_callback(self._note_end_of_heartbeat)
+        heartbeat.add_done_callback(self._see_end)
         try:
-            while not (self._draining and not self._pending) and not self._thread.died.done():
+            while not self._draining and not self._thread.died.done():
                 await self._room.acquire()
                 deliveries = await self._next_batch()
                 if not deliveries:
@@ -101,7 +99,9 @@ class Worker:
                     continue
                 task = asyncio.create_task(self._run_batch(deliveries))
                 self._batches.add(task)
-                task.add_done_callback(self._forget)
+                task.add_done_callback(self._batches.discard)
+                task.add_done_callback(self._see_end)
+            await self._consumer.hand_back(self._pending)
             await asyncio.gather(*self._batches, return_exceptions=True)
             with contextlib.suppress(EngineDied):
                 await self._thread.call(self._model.engine.close)
@@ -109,29 +109,28 @@ class Worker:
             heartbeat.cancel()
 
     def drain(self) -> None:
-        """Take no new jobs; finish those received."""
+        """Take no new jobs, finish the batches that run, hand back what waits for one."""
         self._draining = True
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._batches.discard(task)
+    def _see_end(self, task: asyncio.Task[None]) -> None:
+        """A task that fails is a defect of ours: its jobs would wait for ever, and the next batch
+        may fail too; without heartbeats nobody knows of this worker."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A defect of ours: its jobs would wait for ever, and the next batch may do the same.
-            get_logger().error("batch_lost", **place_of(error))
-            self._thread.declare_dead(f"a batch was lost to {type(error).__name__}")
-
-    def _note_end_of_heartbeat(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Gateways would take a worker for dead that is not.
-            get_logger().error("heartbeat_lost", **place_of(error))
-            self._thread.declare_dead(f"the heartbeat was lost to {type(error).__name__}")
+            get_logger().error("task_failed", **place_of(error))
+            self._thread.declare_dead(f"a task of the worker failed: {type(error).__name__}")
 
     async def _next_batch(self) -> list[Delivery]:
+        if self._draining:
+            return []
         free_tokens = self._limits.max_batch_tokens - sum(d.job.tokens for d in self._pending)
-        if free_tokens > 0 and not self._draining:
+        if free_tokens > 0:
             wait_s = 0.0 if self._pending else self._config.receive_wait_s
             self._pending += await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
         self._pending = await self._still_wanted(self._pending)
-        count = take_batch([d.job for d in self._pending], self._limits)
+        if self._draining:
+            return []
+        waiting = [Waiting(d.job, alone=d.attempt > 1) for d in self._pending]
+        count = take_batch(waiting, self._limits)
         batch, self._pending = self._pending[:count], self._pending[count:]
         return batch
 
@@ -152,15 +151,20 @@ class Worker:
         return wanted
 
     async def _run_batch(self, deliveries: Sequence[Delivery]) -> None:
-        started_s = asyncio.get_running_loop().time()
-        try:
-            batch = _pack(deliveries)
-            output = await run_isolated(batch, self._run_step)
-        except EngineDied:
-            return  # whoever supervises answers, or redelivers
-        finally:
-            self._room.release()
-        await self._complete(deliveries, batch, output, started_s)
+        """A further attempt at a job runs with nothing else in flight."""
+        turns, again = self._thread.turns, deliveries[0].attempt > 1
+        async with turns.alone() if again else turns.shared():
+            started_s = asyncio.get_running_loop().time()
+            batch = pack([d.job for d in deliveries])
+            try:
+                if again and not await self._consumer.begin(deliveries[0]):
+                    return
+                output = await run_isolated(batch, self._run_step)
+            except EngineDied:
+                return  # whoever supervises answers, or redelivers
+            finally:
+                self._room.release()
+            await self._complete(deliveries, batch, output, started_s)
 
     async def _run_step(self, batch: Batch) -> StepOutput:
         output = await self._thread.run(
@@ -178,36 +182,18 @@ class Worker:
     ) -> None:
         ended_s = asyncio.get_running_loop().time()
         self._record(batch, output)
-        for delivery, result in zip(deliveries, self._results(deliveries, output), strict=True):
+        answering = []
+        results = unpack([d.job for d in deliveries], output)
+        for delivery, result in zip(deliveries, results, strict=True):
             queue_s = delivery.waited_s + max(0.0, ended_s - started_s - output.infer_s)
-            timings = {"queue": queue_s, "infer": output.infer_s}
-            await self._consumer.complete(delivery, replace(result, timings=timings))
-
-    def _results(self, deliveries: Sequence[Delivery], output: BatchOutput) -> list[JobResult]:
-        results, start = [], 0
-        for delivery in deliveries:
-            stop = start + delivery.job.sequences
-            failed = [
-                (i - start, output.failed[i]) for i in range(start, stop) if i in output.failed
-            ]
-            offsets = output.row_offsets[start : stop + 1]
-            counts = np.diff(offsets)  # rows of each sequence
-            fine = np.ones(stop - start, bool)
-            fine[[i for i, _ in failed]] = False
-            kept = offsets[0] + np.flatnonzero(np.repeat(fine, counts))  # rows that mean something
-            results.append(
-                JobResult(
-                    job_id=delivery.job.job_id,
-                    row_offsets=np.concatenate([[0], np.cumsum(counts * fine)]).astype(np.int32),
-                    rows=output.rows[kept],
-                    indices=None if output.indices is None else output.indices[kept],
-                    failed=tuple(failed),
-                    worker=self._config.name,
-                    dtype=self._model.spec.dtype,
-                )
+            answer = replace(
+                result,
+                timings={"queue": queue_s, "infer": output.infer_s},
+                worker=self._config.name,
+                dtype=self._model.spec.dtype,
             )
-            start = stop
-        return results
+            answering.append(self._consumer.complete(delivery, answer))
+        await asyncio.gather(*answering)
 
     def _record(self, batch: Batch, output: BatchOutput) -> None:
         name = self._model.spec.id
@@ -254,34 +240,3 @@ class Worker:
                 self._model.spec, self._model.tokenizer_json, self._throughput.tokens_per_s
             )
         )
-
-
-def _pack(deliveries: Sequence[Delivery]) -> Batch:
-    jobs = [d.job for d in deliveries]
-    type_ids = None
-    if any(job.type_ids is not None for job in jobs):
-        type_ids = np.concatenate(
-            [np.zeros(j.tokens, np.uint8) if j.type_ids is None else j.type_ids for j in jobs]
-        )
-    return Batch(
-        kind=jobs[0].kind,
-        input_ids=np.concatenate([job.input_ids for job in jobs]),
-        lengths=np.concatenate([job.lengths for job in jobs]),
-        type_ids=type_ids,
-        spans=_pack_spans(jobs),
-    )
-
-
-def _pack_spans(jobs: Sequence[Job]) -> NDArray[np.int32] | None:
-    """The spans of all jobs [S, 3]; a job without spans pools each sequence whole."""
-    if all(job.spans is None for job in jobs):
-        return None
-    parts, first = [], 0
-    for job in jobs:
-        spans = job.spans
-        if spans is None:
-            zeros = np.zeros_like(job.lengths)
-            spans = np.stack([np.arange(job.sequences), zeros, job.lengths], axis=1)
-        parts.append(np.add(spans, (first, 0, 0), dtype=np.int32))
-        first += job.sequences
-    return np.concatenate(parts)

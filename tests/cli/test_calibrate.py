@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from checkpoint.calibration import FILE_NAME
 from cli.calibrate import measure_ranges
+from cli.loading import load_model
 from cli.main import app
 from cli.settings import load_settings
-from cli.wiring import load_model
 
 TEXTS = [f"text {i} of a kind" for i in range(40)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cli.flags import ALL, GATEWAY, SERVE, WORKER
 from cli.main import app
 from cli.settings import Settings, flag_of, variable_of
 
@@ -16,13 +17,32 @@ def run(*arguments: str, **environ: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_help_of_serve_names_every_flag_and_variable() -> None:
-    code, output, _ = run("serve", "--help")
+def help_of(command: str) -> str:
+    code, output, _ = run(command, "--help")
     assert code == 0
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    return re.sub(r"\x1b\[[0-9;]*m", "", output)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("serve", SERVE), ("gateway", GATEWAY), ("worker", WORKER), ("check-config", ALL)],
+)
+def test_help_names_every_flag_and_variable_of_a_command(
+    command: str, names: tuple[str, ...]
+) -> None:
+    plain = help_of(command)
     for name in Settings.model_fields:
-        assert flag_of(name) in plain
-        assert variable_of(name) in plain
+        assert (f"{flag_of(name)} " in plain or f"{flag_of(name)}/" in plain) == (name in names)
+        assert (variable_of(name) + "]" in plain) == (name in names)
+
+
+def test_every_setting_is_of_a_serving_command() -> None:
+    assert {*SERVE, *GATEWAY, *WORKER} == set(Settings.model_fields)
+
+
+def test_admin_port_of_a_worker_is_its_own() -> None:
+    assert "[default: (8002)]" in help_of("worker")
+    assert "[default: (8002)]" not in help_of("gateway") + help_of("serve")
 
 
 def test_check_config_prints_what_is_in_force_without_secrets() -> None:
@@ -64,20 +84,22 @@ class TestKeys:
     def test_key_may_be_narrowed(self, data_dir: str) -> None:
         _, made, _ = run(
             *("keys", "create", "--name", "n", "--scope", "embed", "--model", "m"),
-            *("--json", "--data-dir", data_dir),
+            *("--lane", "bulk", "--json", "--data-dir", data_dir),
         )
         _, listed, _ = run("keys", "list", "--json", "--data-dir", data_dir)
         (record,) = json.loads(listed)
         assert set(json.loads(made)) == {"id", "key", "name"}
         assert record["id"] == json.loads(made)["id"]
         assert (record["scopes"], record["models"], record["state"]) == (["embed"], ["m"], "active")
+        assert record["lane"] == "bulk"
 
-    def test_scope_that_does_not_exist_is_refused(self, data_dir: str) -> None:
+    @pytest.mark.parametrize(("flag", "reason"), [("--scope", "scopes"), ("--lane", "lane")])
+    def test_what_no_key_can_have_is_refused(self, data_dir: str, flag: str, reason: str) -> None:
         code, output, errors = run(
-            "keys", "create", "--name", "n", "--scope", "root", "--data-dir", data_dir
+            "keys", "create", "--name", "n", flag, "root", "--data-dir", data_dir
         )
         assert (code, output) == (1, "")
-        assert "scopes" in errors
+        assert reason in errors
 
     def test_revoked_key_is_shown_as_such(self, data_dir: str) -> None:
         _, made, _ = run("keys", "create", "--name", "n", "--json", "--data-dir", data_dir)

@@ -8,8 +8,8 @@ from reference.sharp import write_checkpoint
 from safetensors.numpy import load_file, save_file
 
 from checkpoint.spec import ModelSpec
+from cli.loading import load_model
 from cli.settings import load_settings
-from cli.wiring import load_model
 from engine.errors import SelfTestFailed
 from observability.logs import configure_logs
 

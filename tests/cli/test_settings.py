@@ -54,6 +54,8 @@ def test_secret_may_come_from_a_file(tmp_path: Path) -> None:
         ("model", ""),
         ("model", "=alias"),
         ("database_url", "no url"),
+        ("redis_url", "http://redis"),
+        ("ready_when", "always"),
     ],
 )
 def test_impossible_value_is_named_by_flag_and_variable(name: str, value: str) -> None:
@@ -92,6 +94,32 @@ def test_secrets_are_hidden_wherever_settings_are_shown() -> None:
     shown = settings.redacted()
     assert "hunter2" not in str(shown) + repr(settings)
     assert shown["database_url"] == "postgresql+asyncpg://me:***@db/keys"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://:hunter2@redis:6379/0", "redis://:***@redis:6379/0"),
+        ("rediss://me:hunter2@redis/1", "rediss://me:***@redis/1"),
+        ("redis+sentinel://me:hunter2@a:1,b:2/main/0", "redis+sentinel://me:***@a:1,b:2/main/0"),
+        ("redis://redis:6379/0", "redis://redis:6379/0"),
+        ("unix:///run/redis.sock?db=0&password=hunter2", "unix:///run/redis.sock"),
+    ],
+)
+def test_password_of_redis_is_never_shown(url: str, shown: str) -> None:
+    settings = load_settings({"redis_url": url, "redis_password": "hunter2"}, {})
+    values = settings.redacted()
+    assert values["redis_url"] == shown
+    assert "hunter2" not in str(values) + repr(settings)
+
+
+def test_default_of_a_command_yields_to_the_environment_and_to_flags() -> None:
+    def admin_port(flag: int | None, environ: dict[str, str]) -> int:
+        return load_settings({"admin_port": flag}, environ, {"admin_port": 8002}).admin_port
+
+    assert admin_port(None, {}) == 8002
+    assert admin_port(None, {"FLORILEGE_ADMIN_PORT": "9"}) == 9
+    assert admin_port(10, {"FLORILEGE_ADMIN_PORT": "9"}) == 10
 
 
 def test_data_directory_follows_xdg_and_holds_the_default_store() -> None:

@@ -54,7 +54,7 @@ async def test_request_enters_the_files_of_the_walk_in_its_order() -> None:
     transport = httpx.ASGITransport(embedded.app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            await embedded.gateway.warm()
+            await embedded.watch.refresh()
             profile.entered.clear()
             sys.setprofile(profile)
             body = {"model": "all-MiniLM-L6-v2", "input": "a text"}

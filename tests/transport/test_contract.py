@@ -1,27 +1,44 @@
 """The promises of transport/protocols.py, held by every transport alike."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import numpy as np
 import pytest
+from redis_server import RedisServer
 from transport_jobs import MODEL, make_announcement, make_job, make_result
 
 from transport.memory import MemoryTransport
 from transport.messages import Job, JobError, JobResult
 from transport.protocols import Delivery, JobClient, JobConsumer
+from transport.redis.client import ClientConfig, RedisJobClient
+from transport.redis.connections import RedisConfig
+from transport.redis.consumer import ConsumerConfig, RedisJobConsumer
+from transport.redis.intake import IntakeConfig
 
 BULK_AGE_S = 0.2
 WaitUntil = Callable[..., Awaitable[None]]
 
 
-@pytest.fixture(params=["memory"])
-async def sides(request: pytest.FixtureRequest) -> tuple[JobClient, JobConsumer]:
+@pytest.fixture(params=["memory", "redis"])
+async def sides(
+    request: pytest.FixtureRequest, redis: RedisServer
+) -> AsyncIterator[tuple[JobClient, JobConsumer]]:
     """A client and a consumer of one transport, the model announced."""
-    assert request.param == "memory"
-    transport = MemoryTransport(bulk_age_s=BULK_AGE_S)
-    await transport.announce(make_announcement())
-    return transport, transport
+    if request.param == "memory":
+        transport = MemoryTransport(bulk_age_s=BULK_AGE_S)
+        await transport.announce(make_announcement())
+        yield transport, transport
+        return
+    intake = IntakeConfig(bulk_age_s=BULK_AGE_S)
+    consumer = RedisJobConsumer(RedisConfig(redis.url), "w1", ConsumerConfig(intake))
+    client = RedisJobClient(RedisConfig(redis.url), ClientConfig(discovery_s=0.01))
+    await consumer.start()
+    await consumer.announce(make_announcement())
+    await client.start()
+    yield client, consumer
+    await client.close()
+    await consumer.close()
 
 
 @pytest.fixture
@@ -263,7 +280,9 @@ async def test_announcement_reaches_the_gateway_whole(
 ) -> None:
     announcement = make_announcement(tokens_per_s=1_500.0, revision="r2")
     await consumer.announce(announcement)
-    models = await client.models()
+    async with asyncio.timeout(5):
+        while (models := await client.models())[MODEL].spec.revision != "r2":
+            await asyncio.sleep(0.001)
     assert models[MODEL].spec == announcement.spec
     assert models[MODEL].live_workers == 1
     assert (await client.backlog(MODEL, "online")).tokens_per_s == 1_500.0

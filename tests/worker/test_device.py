@@ -251,5 +251,5 @@ async def test_heartbeat_that_ends_is_the_end(wait_until: WaitUntil) -> None:
 
     running.engine.stats = fail  # type: ignore[method-assign]
     reason = await asyncio.wait_for(asyncio.shield(running.thread.died), 5)
-    assert reason == "the heartbeat was lost to RuntimeError"
+    assert reason == "a task of the worker failed: RuntimeError"
     await running.task

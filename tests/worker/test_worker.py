@@ -11,6 +11,7 @@ from running_worker import RunningWorker
 from transport_jobs import MODEL, make_job
 
 from transport.messages import Job, JobError
+from transport.protocols import Delivery
 
 WaitUntil = Callable[..., Awaitable[None]]
 
@@ -125,19 +126,33 @@ async def test_kind_the_engine_does_not_know_is_invalid(running: RunningWorker) 
         await running.submit(1, kind="sparse")
 
 
-async def test_drain_finishes_what_was_received_and_takes_no_more(
+async def test_drain_finishes_the_batches_that_run_and_hands_the_rest_back(
     running: RunningWorker, wait_until: WaitUntil
 ) -> None:
     running.engine.gate.clear()
-    received = [asyncio.create_task(running.submit(*[i] * 60)) for i in range(2)]
+    begun = [asyncio.create_task(running.submit(*[i] * 60)) for i in range(2)]
     await wait_until(lambda: len(running.worker._batches) == 2)
+    running.worker._pending = await prefetch(running, 7, 8)
     left = asyncio.create_task(running.submit(9))
     running.worker.drain()
     running.engine.gate.set()
-    await asyncio.gather(*received)
+    await asyncio.gather(*begun)
     await asyncio.wait_for(running.task, 5)
     assert not left.done()
-    left.cancel()
+    again = await running.transport.receive(MODEL, 100, 1.0)
+    assert [d.job.input_ids[0] for d in again] == [7, 8, 9]
+    assert [d.attempt for d in again] == [1, 1, 1]
+    running.transport.fail("engine_failed")
+    await asyncio.gather(left, return_exceptions=True)
+
+
+async def prefetch(running: RunningWorker, *ids: int) -> list[Delivery]:
+    """Jobs as if the worker had received them while it had no room."""
+    for i in ids:
+        task = asyncio.create_task(running.submit(i))
+        task.add_done_callback(lambda done: done.exception())  # nobody waits for it
+    await asyncio.sleep(0)
+    return await running.transport.receive(MODEL, 100, 1.0)
 
 
 async def test_thread_that_ends_leaves_its_jobs_to_the_supervisor(running: RunningWorker) -> None:
@@ -165,13 +180,24 @@ async def test_batch_lost_to_a_defect_is_death_and_not_silence(running: RunningW
     def broken(*_: object) -> None:
         raise KeyError
 
-    running.worker._results = broken  # type: ignore[method-assign, assignment]
+    running.worker._record = broken  # type: ignore[method-assign, assignment]
     job = asyncio.create_task(running.submit(1))
-    assert await running.thread.died == "a batch was lost to KeyError"
+    assert await running.thread.died == "a task of the worker failed: KeyError"
     await asyncio.wait_for(running.task, 5)
     running.transport.fail("engine_failed")
     with pytest.raises(JobError, match="engine_failed"):
         await job
+
+
+async def test_worker_that_nobody_hears_of_any_more_is_dead() -> None:
+    running = RunningWorker(heartbeat_s=0.005)
+
+    def broken() -> None:
+        raise LookupError
+
+    running.engine.stats = broken  # type: ignore[method-assign, assignment]
+    assert await running.thread.died == "a task of the worker failed: LookupError"
+    await asyncio.wait_for(running.task, 5)
 
 
 async def test_pause_of_the_whole_process_does_not_trip_the_watchdog(

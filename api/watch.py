@@ -1,0 +1,67 @@
+"""What a gateway tells of its models, kept true: gauges, readiness, tokenizers built ahead."""
+
+import asyncio
+import contextlib
+from typing import Literal
+
+from api.catalog import Catalog
+from observability.logs import get_logger, place_of
+from observability.metrics import Metrics
+from transport.messages import JobError
+from transport.protocols import JobClient
+
+ReadyWhen = Literal["any", "every", "redis"]
+
+
+class ModelWatch:
+    """`refresh` before the first request, then `run`."""
+
+    def __init__(self, catalog: Catalog, client: JobClient, metrics: Metrics) -> None:
+        self._catalog = catalog
+        self._client = client
+        self._metrics = metrics
+        self.live_workers: dict[str, int] = {}  # of every known model, as of the last refresh
+
+    async def run(self, period_s: float = 1.0) -> None:
+        """Refresh until cancelled."""
+        while True:
+            try:
+                await self.refresh()
+            except Exception as error:
+                get_logger().warning("watch_failed", **place_of(error))
+            await asyncio.sleep(period_s)
+
+    async def refresh(self) -> None:
+        served = await self._catalog.models()
+        for name in served.keys() - self.live_workers.keys():
+            self._metrics.prime(name)
+            configured = name in self._catalog.overrides
+            get_logger().info("model_known", model=name, configured=configured)
+        for name in self.live_workers.keys() - served.keys():
+            self._metrics.live_workers.labels(name).set(0)
+        self.live_workers = {name: model.live_workers for name, model in served.items()}
+        for name, model in served.items():
+            self._metrics.live_workers.labels(name).set(model.live_workers)
+            await self._observe_queue(name)
+            with contextlib.suppress(JobError):  # not there yet: the next refresh tries again
+                await self._catalog.entry(model.spec)  # so that no request waits for its tokenizer
+
+    def lacking(self, ready_when: ReadyWhen) -> str | None:
+        """Why requests should go elsewhere, if anything is lacking."""
+        live = [name for name, count in self.live_workers.items() if count]
+        if ready_when == "redis" or (live and ready_when == "any"):
+            return None
+        if not live:
+            return "no model has a live worker"
+        dead = sorted(self.live_workers.keys() - set(live))
+        return f"no live worker: {', '.join(dead)}" if dead else None
+
+    async def _observe_queue(self, name: str) -> None:
+        online = await self._client.backlog(name, "online")
+        both = await self._client.backlog(name, "bulk")
+        for lane, tokens, jobs in (
+            ("online", online.tokens, online.jobs),
+            ("bulk", both.tokens - online.tokens, both.jobs - online.jobs),
+        ):
+            self._metrics.queue_tokens.labels(name, lane).set(tokens)
+            self._metrics.queue_depth.labels(name, lane).set(jobs)

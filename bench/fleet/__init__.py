@@ -1,0 +1,1 @@
+"""Suites that start what they measure: Redis, gateways, and workers on simulated devices."""

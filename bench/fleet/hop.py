@@ -1,0 +1,134 @@
+"""What Redis adds to a job's way, and to a request's, side by side in interleaved rounds."""
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+from typing import NamedTuple
+
+from redis import Redis
+
+from bench.fleet.cpu import OTHERS, CpuMeter
+from bench.fleet.processes import redis_server
+from bench.fleet.results import Command, HopResults, HopRow, Stages
+from bench.fleet.ways import REDIS, TOKENS, Way, all_ways
+from bench.machine import describe_machine
+from bench.statistics import latency
+
+_WARM = 3  # first of every turn, not timed
+_COMMANDS = ("evalsha", "xreadgroup", "xread", "xtrim", "xclaim")
+
+
+@dataclass(frozen=True)
+class HopEffort:
+    rounds: int = 60
+    turn: int = 40  # timed, of each way in each round
+
+
+class _Trip(NamedTuple):
+    sent_s: float
+    received_s: float
+    answered_s: float
+    returned_s: float
+
+
+async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResults:
+    """Raises StartFailed and RequestFailed."""
+    machine, date = describe_machine(), datetime.now(UTC).isoformat(timespec="seconds")
+    tell("hop: starting Redis, workers, gateway, server")
+    async with redis_server() as redis, all_ways(redis) as ways:
+        rows = [_Measured(way) for way in ways]
+        costs = _CommandCosts(Redis.from_url(redis.url, protocol=2))
+        ours = {os.getpid(), *(pid for way in ways for pid in way.pids.values())}
+        whole = CpuMeter({"ours": [*ours]})
+        for number in range(effort.rounds):
+            if number % 10 == 0:
+                tell(f"hop: round {number + 1} of {effort.rounds}")
+            for measured in random.sample(rows, len(rows)):
+                if measured.way.name == REDIS:
+                    costs.begin()
+                await measured.take_turn(effort.turn)
+                if measured.way.name == REDIS:
+                    costs.end()
+        jobs = effort.rounds * (_WARM + effort.turn)
+        return HopResults(
+            date=date,
+            machine=machine,
+            tokens=TOKENS,
+            rounds=effort.rounds,
+            others_cores=whole.cores()[OTHERS],
+            rows=[measured.row() for measured in rows],
+            commands=costs.commands(jobs),
+        )
+
+
+@dataclass(eq=False)
+class _Measured:
+    way: Way
+    samples_s: list[float] = field(default_factory=list)
+    trips: list[_Trip] = field(default_factory=list)
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    asked: int = 0
+
+    async def take_turn(self, count: int) -> None:
+        meter = CpuMeter({name: [pid] for name, pid in self.way.pids.items()})
+        for number in range(_WARM + count):
+            sent_s = time.perf_counter()
+            stamps = await self.way.ask()
+            returned_s = time.perf_counter()
+            if number >= _WARM:
+                self.samples_s.append(returned_s - sent_s)
+                if stamps is not None:
+                    self.trips.append(_Trip(sent_s, *stamps, returned_s))
+        self.asked += _WARM + count
+        for name, used_s in meter.used_s().items():
+            self.cpu_s[name] = self.cpu_s.get(name, 0.0) + used_s
+
+    def row(self) -> HopRow:
+        return HopRow(
+            name=self.way.name,
+            count=len(self.samples_s),
+            latency=latency(self.samples_s),
+            stages=_stages(self.trips) if self.trips else None,
+            cpu_us={name: used_s / self.asked * 1e6 for name, used_s in self.cpu_s.items()},
+        )
+
+
+class _CommandCosts:
+    """What Redis counts between `begin` and `end`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._calls, self._us = dict.fromkeys(_COMMANDS, 0), dict.fromkeys(_COMMANDS, 0)
+
+    def begin(self) -> None:
+        self._count(-1)
+
+    def end(self) -> None:
+        self._count(1)
+
+    def commands(self, jobs: int) -> list[Command]:
+        """Those that ran."""
+        return [
+            Command(name, calls / jobs, self._us[name] / calls)
+            for name, calls in self._calls.items()
+            if calls
+        ]
+
+    def _count(self, sign: int) -> None:
+        stats = self._redis.info("commandstats")
+        for name in _COMMANDS:
+            counted = stats.get(f"cmdstat_{name}", {"calls": 0, "usec": 0})
+            self._calls[name] += sign * counted["calls"]
+            self._us[name] += sign * counted["usec"]
+
+
+def _stages(trips: Sequence[_Trip]) -> Stages:
+    return Stages(
+        to_worker_ms=median(trip.received_s - trip.sent_s for trip in trips) * 1000,
+        in_worker_ms=median(trip.answered_s - trip.received_s for trip in trips) * 1000,
+        to_gateway_ms=median(trip.returned_s - trip.answered_s for trip in trips) * 1000,
+    )

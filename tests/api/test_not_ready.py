@@ -1,0 +1,57 @@
+"""A model that is known and has no worker, and one that is not known."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+from fake_client import FakeClient
+from fake_service import EMBED, SCORE
+
+from api.app import create_app
+from api.gateway import Gateway, GatewayConfig
+from api.service import Service
+from auth.authenticator import Authenticator
+from observability.health import Health
+from observability.metrics import Metrics
+
+
+@asynccontextmanager
+async def gateway_without_workers() -> AsyncIterator[httpx.AsyncClient]:
+    known = FakeClient(EMBED, SCORE)
+    known.set_live(EMBED.id, 0)
+    known.set_live(SCORE.id, 0)
+    metrics = Metrics()
+    gateway = Gateway(known, GatewayConfig(), metrics)
+    app = create_app(Service(gateway, Health(), metrics, created=1), Authenticator(), "0")
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://test"
+    ) as client:
+        yield client
+    gateway.close()
+
+
+async def test_model_without_a_live_worker_is_503_and_says_when_to_come_again() -> None:
+    async with gateway_without_workers() as client:
+        answers = [
+            await client.post("/v1/embeddings", json={"model": EMBED.id, "input": "w1"}),
+            await client.post(
+                "/v1/rerank", json={"model": SCORE.id, "query": "w1", "documents": ["w2"]}
+            ),
+        ]
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "model_not_ready"
+        assert (answer.headers["retry-after"], answer.headers["retry-after-ms"]) == ("5", "5000")
+        assert "x-should-retry" not in answer.headers
+
+
+async def test_unknown_model_is_404_whatever_the_workers_do() -> None:
+    async with gateway_without_workers() as client:
+        answer = await client.post("/v1/embeddings", json={"model": "none", "input": "w1"})
+    assert answer.status_code == 404
+
+
+async def test_model_without_a_live_worker_is_still_listed() -> None:
+    async with gateway_without_workers() as client:
+        listed = (await client.get("/v1/models")).json()["data"]
+    assert [model["id"] for model in listed] == [EMBED.id, SCORE.id]

@@ -1,0 +1,80 @@
+"""What a gateway tells of its models."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fake_client import FakeClient
+from fake_service import EMBED, SCORE
+
+from api.catalog import Catalog
+from api.watch import ModelWatch, ReadyWhen
+from observability.metrics import Metrics
+
+WaitUntil = Callable[..., Awaitable[None]]
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.client = FakeClient(EMBED, SCORE)
+        self.metrics = Metrics()
+        self.watch = ModelWatch(Catalog(self.client), self.client, self.metrics)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"florilege_{name}", labels)
+
+
+async def test_gauges_tell_workers_and_queues_of_each_model() -> None:
+    watched = Watched()
+    watched.client.set_live(SCORE.id, 0)
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=EMBED.id) == 1
+    assert watched.value("live_workers", model=SCORE.id) == 0
+    assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
+    assert watched.value("queue_tokens", model=EMBED.id, lane="bulk") == 5
+    assert watched.value("queue_depth", model=EMBED.id, lane="bulk") == 1
+    del watched.client.served[EMBED.id]
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=EMBED.id) == 0
+
+
+async def test_no_request_waits_for_a_tokenizer() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    assert watched.client.asked_tokenizers == 1  # of both: it is the same
+
+
+async def test_model_without_its_tokenizer_does_not_hide_the_others() -> None:
+    watched = Watched()
+    watched.client.tokenizers.clear()
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=SCORE.id) == 1
+
+
+@pytest.mark.parametrize(
+    ("ready_when", "lacking"),
+    [("redis", [False] * 3), ("any", [True, False, False]), ("every", [True, True, False])],
+)
+async def test_readiness_asks_for_as_many_workers_as_it_is_told(
+    ready_when: ReadyWhen, lacking: list[bool]
+) -> None:
+    watched = Watched()
+    found = []
+    for live in ((0, 0), (1, 0), (1, 2)):
+        for model, workers in zip((EMBED.id, SCORE.id), live, strict=True):
+            watched.client.set_live(model, workers)
+        await watched.watch.refresh()
+        found.append(watched.watch.lacking(ready_when) is not None)
+    assert found == lacking
+
+
+async def test_watch_outlives_a_transport_that_fails(wait_until: WaitUntil) -> None:
+    watched = Watched()
+    watched.client.error = ConnectionError("gone")
+    running = asyncio.create_task(watched.watch.run(period_s=0.001))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not running.done()
+    watched.client.error = None
+    await wait_until(lambda: watched.watch.live_workers)
+    running.cancel()

@@ -1,0 +1,42 @@
+"""A gateway's side of a transport that says what the test wants."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fake_service import TOKENIZER
+
+from checkpoint.spec import ModelSpec
+from transport.messages import Job, JobError, JobResult, Lane
+from transport.protocols import Backlog, ServedModel
+
+
+class FakeClient:
+    """Knows the models it is given, each with one live worker; answers no job."""
+
+    def __init__(self, *specs: ModelSpec) -> None:
+        self.served = {spec.id: ServedModel(spec, 1) for spec in specs}
+        self.tokenizers = {spec.tokenizer_sha256: TOKENIZER for spec in specs}
+        self.error: Exception | None = None  # of whatever is asked
+        self.asked_tokenizers = 0
+
+    def set_live(self, model: str, workers: int) -> None:
+        self.served[model] = self.served[model]._replace(live_workers=workers)
+
+    def announce_anew(self, model: str, **changes: object) -> None:
+        spec = replace(self.served[model].spec, **changes)  # type: ignore[arg-type]
+        self.served[model] = self.served[model]._replace(spec=spec)
+
+    async def submit(self, job: Job) -> JobResult:
+        raise JobError("not_ready")
+
+    async def models(self) -> Mapping[str, ServedModel]:
+        if self.error is not None:
+            raise self.error
+        return self.served
+
+    async def tokenizer(self, sha256: str) -> bytes:
+        self.asked_tokenizers += 1
+        return self.tokenizers[sha256]
+
+    async def backlog(self, model: str, lane: Lane) -> Backlog:
+        return Backlog(3, None, 1) if lane == "online" else Backlog(8, None, 2)

@@ -1,0 +1,132 @@
+"""Which models are served, by whom and how fast: workers say it, gateways keep what they heard."""
+
+import asyncio
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from urllib.parse import quote, unquote
+
+from checkpoint.spec import ModelSpec
+from transport.protocols import Announcement, ServedModel
+from transport.redis.keys import KEEP_S, MODELS, PREFIX, model_keys, tokenizer_key
+from transport.redis.line import Line
+from transport.redis.scripts import ANNOUNCE, DISCOVER
+
+DEAD_AFTER_MS = 8_000  # four heartbeats missed
+FORGET_AFTER_MS = 60_000  # a silent worker's heartbeat
+
+
+class Announcer:
+    """A worker's side."""
+
+    def __init__(self, line: Line, worker: str) -> None:
+        self._line = line
+        self._worker = worker
+        self._digests: dict[str, tuple[ModelSpec, str]] = {}
+
+    async def announce(self, announcement: Announcement) -> None:
+        """One round trip, unless Redis does not have the ModelSpec or the tokenizer.
+
+        Raises what `Line.execute` raises.
+        """
+        spec = announcement.spec
+        keys = model_keys(spec.id)
+        tokenizer = tokenizer_key(spec.tokenizer_sha256)
+        digest = self._digest(spec)
+        rate = "" if announcement.tokens_per_s is None else repr(announcement.tokens_per_s)
+        spec_is_missing, tokenizer_is_missing = await ANNOUNCE.run(
+            self._line,
+            (MODELS, keys.spec, tokenizer, keys.heartbeats, *keys.queues, *keys.tokens),
+            *(_name(spec.id), self._worker, rate, digest, KEEP_S, FORGET_AFTER_MS),
+        )
+        if spec_is_missing:
+            await self._line.execute("HSET", keys.spec, "spec", spec.to_json(), "digest", digest)
+            await self._line.execute("EXPIRE", keys.spec, KEEP_S)
+        if tokenizer_is_missing:
+            deflated = await asyncio.to_thread(zlib.compress, announcement.tokenizer_json)
+            await self._line.execute("SET", tokenizer, deflated, "EX", KEEP_S)
+
+    def _digest(self, spec: ModelSpec) -> str:
+        """Of all but `runtime`, in which workers of one model may differ for good."""
+        known = self._digests.get(spec.id)
+        if known is None or known[0] is not spec:
+            digest = sha256(replace(spec, runtime={}).to_json()).hexdigest()
+            known = self._digests[spec.id] = (spec, digest)
+        return known[1]
+
+
+@dataclass(eq=False)
+class _Known:
+    spec: ModelSpec
+    digest: bytes
+    heartbeats: dict[bytes, tuple[int, float | None]] = field(default_factory=dict)  # ms, tokens/s
+    last_ms: int = 0  # when the last of all was
+
+
+class Announced:
+    """A gateway's side. It remembers what Redis has forgotten, and for as long."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._models: dict[str, _Known] = {}
+        self._now_ms, self._heard_s = 0, 0.0  # Redis' clock when we last heard, and ours
+
+    async def refresh(self) -> None:
+        """Hear what was announced. Raises what `Line.execute` raises."""
+        prefixes = (f"{PREFIX}model:", f"{PREFIX}hb:")
+        self._now_ms, *found = await DISCOVER.run(self._line, (MODELS,), *prefixes)
+        self._heard_s = asyncio.get_running_loop().time()
+        names = [unquote(name.decode()) for name, _, _ in found]
+        for model, (_, digest, heartbeats) in zip(names, found, strict=True):
+            await self._hear(model, digest, heartbeats)
+        oldest_ms = self._now_ms - KEEP_S * 1000
+        for model in self._models.keys() - set(names):  # Redis forgot them
+            if self._models[model].last_ms < oldest_ms:
+                del self._models[model]
+
+    def models(self) -> Mapping[str, ServedModel]:
+        return {
+            name: ServedModel(known.spec, len(self._live(known)))
+            for name, known in self._models.items()
+        }
+
+    def is_live(self, model: str) -> bool:
+        known = self._models.get(model)
+        return known is not None and bool(self._live(known))
+
+    def tokens_per_s(self, model: str) -> float | None:
+        """Of all live workers that know theirs."""
+        known = self._models.get(model)
+        rates = [rate for rate in self._live(known) if rate is not None] if known else []
+        return sum(rates) if rates else None
+
+    async def tokenizer(self, digest: str) -> bytes:
+        """Raises KeyError, and what `Line.execute` raises."""
+        deflated = await self._line.execute("GET", tokenizer_key(digest))
+        if deflated is None:
+            raise KeyError(digest)
+        return await asyncio.to_thread(zlib.decompress, deflated)
+
+    def _live(self, known: _Known) -> list[float | None]:
+        since_s = asyncio.get_running_loop().time() - self._heard_s
+        alive_ms = self._now_ms + since_s * 1000 - DEAD_AFTER_MS
+        return [rate for at_ms, rate in known.heartbeats.values() if at_ms > alive_ms]
+
+    async def _hear(self, model: str, digest: bytes, heartbeats: list[bytes]) -> None:
+        known = self._models.get(model)
+        if known is None or known.digest != digest:
+            data = await self._line.execute("HGET", model_keys(model).spec, "spec")
+            if data is None:
+                return
+            spec = ModelSpec.from_json(data)
+            known = self._models[model] = _Known(spec, digest)
+        known.heartbeats = {}  # a worker that left has taken its own away
+        for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
+            at_ms, _, rate = text.partition(b" ")
+            known.heartbeats[worker] = (int(at_ms), float(rate) if rate else None)
+            known.last_ms = max(known.last_ms, int(at_ms))
+
+
+def _name(model: str) -> str:
+    return quote(model, safe="/")

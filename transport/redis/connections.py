@@ -1,0 +1,176 @@
+"""Where Redis is, and the lines to it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+
+from transport.redis.errors import UnsupportedRedis
+from transport.redis.events import OnEvent
+from transport.redis.line import Line, Server, Timeouts
+
+_SENTINEL_SCHEMES = {"redis+sentinel": False, "rediss+sentinel": True}  # with TLS
+_BLOCKING_MARGIN_S = 3.0  # what a blocking read may take beyond its own wait
+
+
+@dataclass(frozen=True)
+class RedisConfig:
+    """`url` is redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db.
+
+    User and password are those of the URL unless given; with Sentinel they are those of Redis.
+    """
+
+    url: str = field(repr=False)
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    tls_ca_file: Path | None = None  # default: the system's
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    command_timeout_s: float = 1.0
+    connect_timeout_s: float = 0.5
+    block_s: float = 1.0  # the longest that one blocking read waits
+
+    @property
+    def blocking_timeout_s(self) -> float:
+        return self.block_s + _BLOCKING_MARGIN_S
+
+
+class Connections:
+    """Lines of three kinds: for commands, for blocking reads, and for asking whether Redis lives.
+
+    A blocked read never holds up a command, and neither holds up the question.
+    """
+
+    def __init__(self, config: RedisConfig, on_event: OnEvent) -> None:
+        """Raises UnsupportedRedis where the URL says nothing that can be used."""
+        self.config = config
+        self._on_event = on_event
+        self._pool, self._sentinel = _pool(config)
+        self._lines: list[Line] = []
+        self.commands = self._line(config.command_timeout_s, attempts=2)
+        self.health = self._line(config.command_timeout_s, attempts=1)
+
+    def blocking(self) -> Line:
+        """A line of its own for one reader. Nothing is read twice: what was lost is recovered."""
+        return self._line(self.config.blocking_timeout_s, attempts=1)
+
+    async def close(self) -> None:
+        for line in self._lines:
+            await line.close()
+        if self._sentinel is not None:
+            await self._sentinel.aclose()
+
+    def _line(self, answer_s: float, attempts: int) -> Line:
+        sentinels = len(self._sentinel.sentinels) if self._sentinel else 0
+        connect_s = self.config.connect_timeout_s * (2 + sentinels)  # the socket, and who it is
+        timeouts = Timeouts(connect_s, answer_s)
+        line = Line(self._connection, timeouts, attempts, self._on_reconnect)
+        self._lines.append(line)
+        return line
+
+    async def _on_reconnect(self, server: Server) -> None:
+        """Where one line found another server, the others must not stay with the old one."""
+        self._on_event("reconnected", "")
+        for line in self._lines:
+            await line.leave(server)
+
+    def _connection(self) -> AbstractConnection:
+        connection: AbstractConnection = self._pool.make_connection()
+        return connection
+
+
+class _SentinelAskedInTurn(Sentinel):
+    """Of several that ask at once, redis-py's own would lose Sentinels.
+
+    Whichever answers is put at the head of the list, in exchange for who was there when the
+    question began; two such exchanges leave one Sentinel twice and another not at all.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._turn = asyncio.Lock()
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        async with self._turn:
+            address: tuple[str, int] = await super().discover_master(service_name)
+            return address
+
+
+def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
+    """The pool only makes connections; the lines keep them."""
+    options = _options(config)
+    try:
+        parts = urlsplit(config.url)
+        if parts.scheme in _SENTINEL_SCHEMES:
+            return _sentinel_pool(config, options)
+        if parts.scheme == "rediss":
+            options |= _tls_options(config)
+        # What is given goes before what the URL says, which from_url would let win.
+        pool = ConnectionPool.from_url(config.url, **options)
+        pool.connection_kwargs.update(_credentials(config.username, config.password))
+        return pool, None
+    except ValueError as error:
+        raise UnsupportedRedis(f"not the URL of a Redis: {error}") from None
+
+
+def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[ConnectionPool, Sentinel]:
+    parts = urlsplit(config.url)
+    tls = _SENTINEL_SCHEMES[parts.scheme]
+    user, _, hosts = parts.netloc.rpartition("@")
+    service, _, db = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError("redis+sentinel:// needs the name of a service: //host:26379/mymaster/0")
+    username, _, password = user.partition(":")
+    if tls:
+        options |= {"ssl": True, **_tls_options(config)}
+    sentinel_options = options | _credentials(config.sentinel_username, config.sentinel_password)
+    options |= _credentials(unquote(username) or None, unquote(password) or None)
+    options |= _credentials(config.username, config.password)
+    sentinel = _SentinelAskedInTurn(
+        [_address(host) for host in hosts.split(",")],
+        sentinel_kwargs=sentinel_options | _timeouts(config),
+    )
+    return SentinelConnectionPool(service, sentinel, db=int(db or 0), **options), sentinel
+
+
+def _address(host: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{host}")
+    return parts.hostname or "localhost", parts.port or 26379
+
+
+def _options(config: RedisConfig) -> dict[str, Any]:
+    """The line has its own timeouts, and nothing below it may repeat a command."""
+    return {
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": None,
+        "socket_connect_timeout": config.connect_timeout_s,
+        "socket_read_size": 1 << 18,
+    }
+
+
+def _timeouts(config: RedisConfig) -> dict[str, float]:
+    """Of the questions to a Sentinel, which redis-py asks."""
+    return {"socket_timeout": config.connect_timeout_s}
+
+
+def _credentials(username: str | None, password: str | None) -> dict[str, str]:
+    given = {"username": username, "password": password}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _tls_options(config: RedisConfig) -> dict[str, str]:
+    given = {
+        "ssl_ca_certs": config.tls_ca_file,
+        "ssl_certfile": config.tls_cert_file,
+        "ssl_keyfile": config.tls_key_file,
+    }
+    return {name: str(path) for name, path in given.items() if path is not None}

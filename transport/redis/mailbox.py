@@ -1,0 +1,145 @@
+"""The stream in which the answers to one gateway arrive."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redis.exceptions import ResponseError
+
+from observability.logs import get_logger
+from transport.redis.backoff import Backoff
+from transport.redis.connections import Connections
+from transport.redis.errors import Unreachable
+from transport.redis.keys import reply_key
+from transport.redis.line import Line, Server
+from transport.redis.replies import Assembly, Reply
+
+_MOST_READ = 256  # entries in one answer: 16 MB
+
+
+@dataclass(frozen=True)
+class MailboxConfig:
+    keep_alive_s: float = 1.0  # how often Redis is asked whether it still knows us
+    ttl_s: int = 60  # how long the mail of a dead gateway is kept
+    healthy_s: float = 5.0  # how old the last answer of Redis may be
+
+
+class Mailbox:
+    """Reads the stream, keeps it alive, and says when Redis has forgotten it.
+
+    It is forgotten when it is gone, and when another server answers, which may hold the stream and
+    lack jobs. `memory` counts those memories.
+    """
+
+    def __init__(
+        self,
+        gateway: str,
+        connections: Connections,
+        config: MailboxConfig,
+        on_reply: Callable[[Reply], None],
+        on_loss: Callable[[], None],
+    ) -> None:
+        self.memory = 0
+        self._stream = reply_key(gateway)
+        self._connections = connections
+        self._config = config
+        self._on_reply = on_reply
+        self._on_loss = on_loss
+        self._assembly = Assembly()
+        self._read_until = b"0-0"
+        self._run_id = ""  # of the server that answered last
+        self._answered_s = float("-inf")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Raises what `Line.execute` raises."""
+        await self._make()
+        self._answered_s = asyncio.get_running_loop().time()
+        self._tasks = [
+            asyncio.create_task(self._keep_alive()),
+            asyncio.create_task(self._read_all()),
+        ]
+
+    async def stop(self) -> None:
+        """Read no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def remove(self) -> None:
+        with contextlib.suppress(Unreachable, ResponseError):
+            await self._connections.commands.execute("DEL", self._stream)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether Redis answered lately."""
+        now_s = asyncio.get_running_loop().time()
+        return now_s - self._answered_s < self._config.healthy_s
+
+    async def _read_all(self) -> None:
+        line, backoff = self._connections.blocking(), Backoff()
+        while True:
+            try:
+                await self._remember(await line.connect())
+                await self._read_some(line)
+                backoff.reset()
+            except (Unreachable, ResponseError) as error:
+                if backoff.failures == 0:
+                    get_logger().warning("replies_unreachable", error=str(error))
+                await asyncio.sleep(backoff.next_s())
+
+    async def _read_some(self, line: Line) -> None:
+        """Wait for replies, and trim what was read by the same write that waits for more."""
+        memory, block_ms = self.memory, int(self._connections.config.block_s * 1000)
+        trim = ("XTRIM", self._stream, "MINID", _next_id(self._read_until))
+        start = ("STREAMS", self._stream, self._read_until)
+        read = ("XREAD", "COUNT", _MOST_READ, "BLOCK", block_ms, *start)
+        answers = await line.execute_all([trim, read])
+        for answer in answers:
+            if isinstance(answer, ResponseError):
+                raise answer
+        if memory != self.memory:  # the stream has begun anew meanwhile, and is read from there
+            return
+        for _, entries in answers[1] or ():
+            for entry_id, fields in entries:
+                self._read_until = entry_id
+                for reply in self._assembly.add(fields):
+                    self._on_reply(reply)
+
+    async def _keep_alive(self) -> None:
+        line = self._connections.health
+        while True:
+            with contextlib.suppress(Unreachable, ResponseError):
+                await self._remember(await line.connect())
+                if not await line.execute("EXPIRE", self._stream, self._config.ttl_s):
+                    await self._begin_anew()
+                self._answered_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._config.keep_alive_s)
+
+    async def _remember(self, server: Server) -> None:
+        if self._run_id not in ("", server.run_id):
+            await self._begin_anew()
+        self._run_id = server.run_id
+
+    async def _begin_anew(self) -> None:
+        get_logger().warning("redis_lost_its_memory")
+        self.memory += 1
+        self._read_until = b"0-0"
+        self._assembly.clear()
+        await self._make()
+        self._on_loss()
+
+    async def _make(self) -> None:
+        """A group is what makes a stream without entries."""
+        line = self._connections.health
+        make = ("XGROUP", "CREATE", self._stream, "x", "0", "MKSTREAM")
+        expire = ("EXPIRE", self._stream, self._config.ttl_s)
+        made, _ = await line.execute_all([make, expire])
+        if isinstance(made, ResponseError) and not str(made).startswith("BUSYGROUP"):
+            raise made
+
+
+def _next_id(entry_id: bytes) -> str:
+    milliseconds, sequence = entry_id.decode().split("-")
+    return f"{milliseconds}-{int(sequence) + 1}"
