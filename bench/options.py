@@ -15,7 +15,8 @@ PEERS_SUITE = "peers"
 _NAMES = (*SUITES, PEERS_SUITE)
 
 _DESCRIPTION = (
-    "Measure an OpenAI-compatible embeddings server. Without a suite: all that need a server alone."
+    "Measure an OpenAI-compatible embeddings server. Without a suite: all that need a server "
+    "alone. `hop --help` and `scale --help`: suites that start what they measure."
 )
 
 

@@ -1,5 +1,6 @@
 """What Redis adds to a job's way, and to a request's, side by side in interleaved rounds."""
 
+import asyncio
 import os
 import random
 import time
@@ -26,6 +27,7 @@ _COMMANDS = ("evalsha", "xreadgroup", "xread", "xtrim", "xclaim")
 class HopEffort:
     rounds: int = 60
     turn: int = 40  # timed, of each way in each round
+    pause_s: float = 0.002  # before each, so that everyone waits again: nobody works ahead
 
 
 class _Trip(NamedTuple):
@@ -50,7 +52,7 @@ async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResu
             for measured in random.sample(rows, len(rows)):
                 if measured.way.name == REDIS:
                     costs.begin()
-                await measured.take_turn(effort.turn)
+                await measured.take_turn(effort)
                 if measured.way.name == REDIS:
                     costs.end()
         jobs = effort.rounds * (_WARM + effort.turn)
@@ -59,6 +61,7 @@ async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResu
             machine=machine,
             tokens=TOKENS,
             rounds=effort.rounds,
+            pause_s=effort.pause_s,
             others_cores=whole.cores()[OTHERS],
             rows=[measured.row() for measured in rows],
             commands=costs.commands(jobs),
@@ -73,9 +76,10 @@ class _Measured:
     cpu_s: dict[str, float] = field(default_factory=dict)
     asked: int = 0
 
-    async def take_turn(self, count: int) -> None:
+    async def take_turn(self, effort: HopEffort) -> None:
         meter = CpuMeter({name: [pid] for name, pid in self.way.pids.items()})
-        for number in range(_WARM + count):
+        for number in range(_WARM + effort.turn):
+            await asyncio.sleep(effort.pause_s)
             sent_s = time.perf_counter()
             stamps = await self.way.ask()
             returned_s = time.perf_counter()
@@ -83,7 +87,7 @@ class _Measured:
                 self.samples_s.append(returned_s - sent_s)
                 if stamps is not None:
                     self.trips.append(_Trip(sent_s, *stamps, returned_s))
-        self.asked += _WARM + count
+        self.asked += _WARM + effort.turn
         for name, used_s in meter.used_s().items():
             self.cpu_s[name] = self.cpu_s.get(name, 0.0) + used_s
 

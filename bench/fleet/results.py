@@ -43,6 +43,7 @@ class HopResults:
     machine: Machine
     tokens: int  # a job
     rounds: int
+    pause_s: float  # before each
     others_cores: float  # what the machine's other work took meanwhile
     rows: list[HopRow]
     commands: list[Command]
