@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     hop = suites.add_parser("hop", help="what Redis adds to a job, and to a request")
     hop.add_argument("--rounds", type=int, default=60, help="interleaved (%(default)s)")
     hop.add_argument("--turn", type=int, default=40, help="of each way in a round (%(default)s)")
-    hop.add_argument("--pause-s", type=float, default=0.002, help="before each (%(default)s)")
+    hop.add_argument("--pause-s", type=float, default=0.0, help="before each (%(default)s)")
     scale = suites.add_parser("scale", help="one gateway process, more and more workers")
     scale.add_argument("--workers", type=_counts, default=(1, 2, 4, 8), help="(1,2,4,8)")
     scale.add_argument("--seconds", type=float, default=8.0, help="each row (%(default)s)")

@@ -27,7 +27,7 @@ _COMMANDS = ("evalsha", "xreadgroup", "xread", "xtrim", "xclaim")
 class HopEffort:
     rounds: int = 60
     turn: int = 40  # timed, of each way in each round
-    pause_s: float = 0.002  # before each, so that everyone waits again: nobody works ahead
+    pause_s: float = 0.0  # before each; with one, processors and caches have gone to rest
 
 
 class _Trip(NamedTuple):

@@ -22,7 +22,8 @@ def hop_markdown(results: HopResults) -> str:
         [
             *_lines(results.date, results.machine),
             f"{results.rounds} rounds, all ways in each in random order, one at a time, "
-            f"{results.pause_s * 1000:g} ms after the last; meanwhile other work kept {results.others_cores:.2f} cores busy",
+            f"{results.pause_s * 1000:g} ms after the last; "
+            f"meanwhile other work kept {results.others_cores:.2f} cores busy",
         ],
         _section(
             "Added by Redis, ms",
