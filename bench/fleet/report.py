@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from bench.fleet.cpu import OTHERS
-from bench.fleet.results import HopResults, HopRow, ScaleHop, ScaleResults, ScaleRow, Stages
-from bench.fleet.ways import GATEWAY_AND_WORKER, MEMORY, ONE_PROCESS, REDIS
+from bench.fleet.results import HopResults, HopRow, ScaleHop, ScaleResults, ScaleRow
+from bench.fleet.ways import BARE, GATEWAY_AND_WORKER, MEMORY, ONE_PROCESS, REDIS
 from bench.machine import Machine
 from bench.statistics import Latency
 
@@ -35,10 +35,12 @@ def hop_markdown(results: HopResults) -> str:
             ("", "timed", "p50", "p90", "p99", "max"),
             [(row.name, str(row.count), *_times(row.latency)) for row in results.rows],
         ),
-        _section(
-            "Where a job is meanwhile, medians, ms",
-            ("", "to the worker", "in it", "back to the gateway"),
-            [(row.name, *_stage_cells(row.stages)) for row in results.rows if row.stages],
+        _stages(
+            "Where a job is meanwhile, medians, ms", [rows[name] for name in (MEMORY, BARE, REDIS)]
+        ),
+        _stages(
+            "Where a request is, medians, ms, as its server tells",
+            [rows[name] for name in (ONE_PROCESS, GATEWAY_AND_WORKER)],
         ),
         _section(
             "CPU of each, µs",
@@ -133,9 +135,10 @@ def _times(latency: Latency) -> tuple[str, ...]:
     return tuple(f"{time_ms:.3f}" for time_ms in times)
 
 
-def _stage_cells(stages: Stages) -> tuple[str, ...]:
-    times = (stages.to_worker_ms, stages.in_worker_ms, stages.to_gateway_ms)
-    return tuple(f"{time_ms:.3f}" for time_ms in times)
+def _stages(title: str, rows: Sequence[HopRow]) -> str:
+    names = [*dict.fromkeys(name for row in rows for name in row.stages_ms)]
+    cells = [(row.name, *(f"{row.stages_ms.get(name, 0.0):.3f}" for name in names)) for row in rows]
+    return _section(title, ("", *names), cells)
 
 
 def _cpu_cells(row: HopRow) -> tuple[str, ...]:
