@@ -39,9 +39,9 @@ async def test_scale_measures_more_and_more_workers() -> None:
     effort = ScaleEffort(
         workers=(1, 2),
         shapes=((1, 16), (2, 32)),
-        device_tokens_per_s=20_000,
-        seconds=0.3,
-        warmup_s=0.1,
+        device_tokens_per_s=200_000,
+        seconds=0.2,
+        warmup_s=0.05,
         hop_rounds=1,
     )
     results = await measure_scale(effort, silent)
@@ -56,7 +56,7 @@ async def test_scale_measures_more_and_more_workers() -> None:
         assert row.cores.keys() == {"gateway", "redis", "workers", "load", OTHERS}
         assert row.gateway_ms > 0
     assert [hop.workers for hop in results.hops] == [1, 2]
-    assert all(hop.gateway.p50_ms > 2 * 256 / 20 for hop in results.hops)  # the device's own time
+    assert all(hop.gateway.p50_ms > 2 * 256 / 200 for hop in results.hops)  # the device's own time
 
 
 def test_cpu_is_that_of_whoever_used_it() -> None:
