@@ -91,7 +91,7 @@ def _panel(left: float, top: float, title: str, lines: Sequence[Line]) -> Iterab
         points = [place(x, y) for x, y in line.points]
         yield from _draw(line, points)
         label_y = min(points[-1][1], label_y - 14)  # no label upon another
-        yield _text(left + _WIDTH + 8, label_y + 4, line.name, "start", line.colour)
+        yield _text(points[-1][0] + 8, label_y + 4, line.name, "start", line.colour)
 
 
 def _draw(line: Line, points: Sequence[tuple[float, float]]) -> Iterable[str]:
