@@ -4,14 +4,19 @@ import sys
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["gpu"]:  # on a host that may have nothing but torch
+    suite, arguments = sys.argv[1:2], sys.argv[1:]
+    if suite == ["gpu"]:  # on a host that may have nothing but torch
         from bench.gpu.command import main as gpu
 
-        gpu(sys.argv[2:])
+        gpu(arguments[1:])
+    elif suite in (["hop"], ["scale"]):
+        from bench.fleet.command import main as fleet
+
+        fleet(arguments)
     else:
         from bench.command import main as server
 
-        server(sys.argv[1:])
+        server(arguments)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ PEERS_SUITE = "peers"
 _NAMES = (*SUITES, PEERS_SUITE)
 
 _DESCRIPTION = (
-    "Measure an OpenAI-compatible embeddings server. Without a suite: all that need a server alone."
-    " Of the engine on a GPU, without a server: python -m bench gpu --help"
+    "Measure an OpenAI-compatible embeddings server. Without a suite: all that need a server "
+    "alone. `hop --help` and `scale --help`: suites that start what they measure. `gpu --help`: "
+    "the engine on a GPU, without a server."
 )
 
 

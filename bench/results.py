@@ -3,12 +3,15 @@
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from bench.machine import Machine
 from bench.statistics import Latency, Spread
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SCHEMA = 1
 
@@ -87,7 +90,7 @@ class Results:
     schema: int = SCHEMA
 
 
-def write(results: Results, path: Path) -> None:
+def write(results: "DataclassInstance", path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
     path.write_bytes(orjson.dumps(dataclasses.asdict(results), option=option))

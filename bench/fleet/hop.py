@@ -1,19 +1,19 @@
 """What Redis adds to a job's way, and to a request's, side by side in interleaved rounds."""
 
+import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
-from typing import NamedTuple
 
 from redis import Redis
 
 from bench.fleet.cpu import OTHERS, CpuMeter
 from bench.fleet.processes import redis_server
-from bench.fleet.results import Command, HopResults, HopRow, Stages
+from bench.fleet.results import Command, HopResults, HopRow
 from bench.fleet.ways import REDIS, TOKENS, Way, all_ways
 from bench.machine import describe_machine
 from bench.statistics import latency
@@ -26,13 +26,7 @@ _COMMANDS = ("evalsha", "xreadgroup", "xread", "xtrim", "xclaim")
 class HopEffort:
     rounds: int = 60
     turn: int = 40  # timed, of each way in each round
-
-
-class _Trip(NamedTuple):
-    sent_s: float
-    received_s: float
-    answered_s: float
-    returned_s: float
+    pause_s: float = 0.0  # before each; with one, processors and caches have gone to rest
 
 
 async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResults:
@@ -50,7 +44,7 @@ async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResu
             for measured in random.sample(rows, len(rows)):
                 if measured.way.name == REDIS:
                     costs.begin()
-                await measured.take_turn(effort.turn)
+                await measured.take_turn(effort)
                 if measured.way.name == REDIS:
                     costs.end()
         jobs = effort.rounds * (_WARM + effort.turn)
@@ -59,6 +53,7 @@ async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResu
             machine=machine,
             tokens=TOKENS,
             rounds=effort.rounds,
+            pause_s=effort.pause_s,
             others_cores=whole.cores()[OTHERS],
             rows=[measured.row() for measured in rows],
             commands=costs.commands(jobs),
@@ -69,21 +64,22 @@ async def measure_hop(effort: HopEffort, tell: Callable[[str], None]) -> HopResu
 class _Measured:
     way: Way
     samples_s: list[float] = field(default_factory=list)
-    trips: list[_Trip] = field(default_factory=list)
+    stages_s: dict[str, list[float]] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
     asked: int = 0
 
-    async def take_turn(self, count: int) -> None:
+    async def take_turn(self, effort: HopEffort) -> None:
         meter = CpuMeter({name: [pid] for name, pid in self.way.pids.items()})
-        for number in range(_WARM + count):
+        for number in range(_WARM + effort.turn):
+            await asyncio.sleep(effort.pause_s)
             sent_s = time.perf_counter()
-            stamps = await self.way.ask()
+            stages = await self.way.ask()
             returned_s = time.perf_counter()
             if number >= _WARM:
                 self.samples_s.append(returned_s - sent_s)
-                if stamps is not None:
-                    self.trips.append(_Trip(sent_s, *stamps, returned_s))
-        self.asked += _WARM + count
+                for stage, took_s in stages.items():
+                    self.stages_s.setdefault(stage, []).append(took_s)
+        self.asked += _WARM + effort.turn
         for name, used_s in meter.used_s().items():
             self.cpu_s[name] = self.cpu_s.get(name, 0.0) + used_s
 
@@ -92,7 +88,7 @@ class _Measured:
             name=self.way.name,
             count=len(self.samples_s),
             latency=latency(self.samples_s),
-            stages=_stages(self.trips) if self.trips else None,
+            stages_ms={name: median(took) * 1000 for name, took in self.stages_s.items()},
             cpu_us={name: used_s / self.asked * 1e6 for name, used_s in self.cpu_s.items()},
         )
 
@@ -124,11 +120,3 @@ class _CommandCosts:
             counted = stats.get(f"cmdstat_{name}", {"calls": 0, "usec": 0})
             self._calls[name] += sign * counted["calls"]
             self._us[name] += sign * counted["usec"]
-
-
-def _stages(trips: Sequence[_Trip]) -> Stages:
-    return Stages(
-        to_worker_ms=median(trip.received_s - trip.sent_s for trip in trips) * 1000,
-        in_worker_ms=median(trip.answered_s - trip.received_s for trip in trips) * 1000,
-        to_gateway_ms=median(trip.returned_s - trip.answered_s for trip in trips) * 1000,
-    )

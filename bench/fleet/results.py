@@ -9,22 +9,13 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Stages:
-    """Medians of the parts of a job's way. They need not sum to the median of the whole."""
-
-    to_worker_ms: float  # from the submission until the worker holds the decoded job
-    in_worker_ms: float  # until it answers; there is no engine
-    to_gateway_ms: float  # until the submitter holds the decoded result
-
-
-@dataclass(frozen=True)
 class HopRow:
     """One way for a job, or a request, to come to a worker and back."""
 
     name: str
     count: int  # timed
     latency: Latency
-    stages: Stages | None  # None for what has no worker of the bench's
+    stages_ms: dict[str, float]  # medians; they need not sum to that of the whole
     cpu_us: dict[str, float]  # each, by process
 
 
@@ -43,6 +34,7 @@ class HopResults:
     machine: Machine
     tokens: int  # a job
     rounds: int
+    pause_s: float  # before each
     others_cores: float  # what the machine's other work took meanwhile
     rows: list[HopRow]
     commands: list[Command]

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
-from bench.client import Client
+from bench.client import Client, Endpoint
 from bench.fleet.cpu import CpuMeter
 from bench.fleet.processes import GATEWAY, SERVER, WORKER, Started, florilege, redis_server
 from bench.fleet.results import ScaleHop, ScaleResults, ScaleRow
-from bench.fleet.ways import client_of
 from bench.load import Load, Request, closed_loop
 from bench.machine import describe_machine
 from bench.statistics import latency
 from bench.suites.suite import Case, embed_request
 from bench.texts import Texts
+from checkpoint.find import DEFAULT_MODEL
 
 _BATCH_TOKENS = 2_048  # small, so that a worker takes little from the others at a time
 _QUEUE_TOKENS = 4 * _BATCH_TOKENS  # sent and unanswered, for each worker: none has to wait for work
@@ -93,9 +93,13 @@ async def _start_fleet(stack: AsyncExitStack, effort: ScaleEffort) -> _Fleet:
     fleet = _Fleet(stack, device, await start(redis_server()))
     await fleet.grow(1)  # first, so that the gateway knows the model when it starts
     fleet.gateway = await start(florilege(GATEWAY, fleet.redis.url))
-    fleet.client = await start(client_of(fleet.gateway))
-    fleet.one_process = await start(client_of(await start(florilege((*SERVER, *device)))))
+    fleet.client = await start(_client_of(fleet.gateway))
+    fleet.one_process = await start(_client_of(await start(florilege((*SERVER, *device)))))
     return fleet
+
+
+def _client_of(server: Started) -> Client:
+    return Client(Endpoint(server.url), DEFAULT_MODEL)
 
 
 async def _measure_hop(fleet: _Fleet, effort: ScaleEffort) -> ScaleHop:

@@ -2,13 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, cycle
 from urllib.parse import urlsplit
 
-from bench.client import Client, Endpoint
+import aiohttp
+import orjson
+
+from bench.client import RequestFailed
 from bench.fleet import bare
 from bench.fleet.echo import announcement, echo, make_job
 from bench.fleet.processes import GATEWAY, SERVER, WORKER, Started, florilege
@@ -28,8 +32,8 @@ _TEXTS = 2  # of a request: the packaged model reads 256 tokens
 _PREPARED = 256  # requests, then the first again
 _FAST = ("--tokens-per-s", "1e12", "--step-s", "0")  # a device that takes no time
 
-# Sends one and waits for its answer: when its worker had it, and when that answered.
-Ask = Callable[[], Awaitable[tuple[float, float] | None]]
+# Sends one and waits for its answer: seconds of each stage.
+Ask = Callable[[], Awaitable[Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,8 @@ async def _request_ways(stack: AsyncExitStack, redis: Started) -> list[Way]:
     worker = await start(florilege((*WORKER, *_FAST), redis.url))
     gateway = await start(florilege(GATEWAY, redis.url))
     server = await start(florilege((*SERVER, *_FAST)))
-    to_gateway = await start(client_of(gateway))
-    to_server = await start(client_of(server))
+    to_gateway = await start(_session(gateway))
+    to_server = await start(_session(server))
     processes = {"gateway": gateway.pid, "redis": redis.pid, "worker": worker.pid}
     return [
         Way(ONE_PROCESS, _request(to_server), {"gateway": server.pid}),
@@ -85,11 +89,8 @@ async def _request_ways(stack: AsyncExitStack, redis: Started) -> list[Way]:
     ]
 
 
-@asynccontextmanager
-async def client_of(server: Started) -> AsyncIterator[Client]:
-    """Of the packaged model, which simulated workers serve."""
-    async with Client(Endpoint(server.url), DEFAULT_MODEL) as client:
-        yield client
+def _session(server: Started) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(server.url, headers={"content-type": "application/json"})
 
 
 @asynccontextmanager
@@ -104,9 +105,10 @@ async def _memory() -> AsyncIterator[MemoryTransport]:
 
 
 def _submit(client: JobClient) -> Ask:
-    async def ask() -> tuple[float, float]:
+    async def ask() -> Mapping[str, float]:
+        sent_s = time.perf_counter()
         timings = (await client.submit(make_job(TOKENS))).timings
-        return timings["received"], timings["answered"]
+        return _stages(sent_s, timings["received"], timings["answered"])
 
     return ask
 
@@ -114,25 +116,58 @@ def _submit(client: JobClient) -> Ask:
 def _ask_bare(gateway: bare.Gateway) -> Ask:
     frame, numbers = make_job(TOKENS).encode(), count()
 
-    async def ask() -> tuple[float, float]:
-        return gateway.ask(f"bare-{next(numbers)}", TOKENS, frame)
+    async def ask() -> Mapping[str, float]:
+        sent_s = time.perf_counter()
+        return _stages(sent_s, *gateway.ask(f"bare-{next(numbers)}", TOKENS, frame))
 
     return ask
+
+
+def _stages(sent_s: float, received_s: float, answered_s: float) -> Mapping[str, float]:
+    """One clock for all processes of the machine."""
+    returned_s = time.perf_counter()
+    return {
+        "to the worker": received_s - sent_s,
+        "in the worker": answered_s - received_s,
+        "back": returned_s - answered_s,
+    }
 
 
 def _ping(gateway: bare.Gateway) -> Ask:
-    async def ask() -> None:
+    async def ask() -> Mapping[str, float]:
         gateway.ping()
+        return {}
 
     return ask
 
 
-def _request(client: Client) -> Ask:
+def _request(session: aiohttp.ClientSession) -> Ask:
+    """Its stages are those that the server tells."""
     texts = Texts("hop")
-    prepared = [[texts.of(TOKENS // _TEXTS) for _ in range(_TEXTS)] for _ in range(_PREPARED)]
-    requests = cycle(prepared)
+    bodies = cycle(
+        orjson.dumps(
+            {
+                "model": DEFAULT_MODEL,
+                "input": [texts.of(TOKENS // _TEXTS) for _ in range(_TEXTS)],
+                "encoding_format": "base64",
+            }
+        )
+        for _ in range(_PREPARED)
+    )
 
-    async def ask() -> None:
-        await client.embed(next(requests))
+    async def ask() -> Mapping[str, float]:
+        async with session.post("/v1/embeddings", data=next(bodies)) as response:
+            answer = await response.read()
+            if response.status != 200:
+                raise RequestFailed(f"{response.status} {answer[:300].decode(errors='replace')}")
+        return _told(response.headers["server-timing"])
 
     return ask
+
+
+def _told(header: str) -> Mapping[str, float]:
+    """What the job took stands together: in one process and over Redis it is cut differently."""
+    pairs = (stage.strip().split(";dur=") for stage in header.split(","))
+    took_s = {name: float(duration_ms) / 1000 for name, duration_ms in pairs}
+    job_s = took_s["queue"] + took_s["infer"] + took_s["reply"]
+    return {"tokenize": took_s["tokenize"], "job": job_s, "encode": took_s["encode"]}
