@@ -12,6 +12,8 @@ from redis_server import RedisServer, running_redis
 from server_process import ServerProcess
 
 SPEED = ("--tokens-per-s", "20000", "--step-s", "0.005")
+# So slow that a worker always has something to do, however slow its clients are.
+BUSY = ("--tokens-per-s", "20000", "--step-s", "0.1")
 END_ID = 9947  # "poison" in MiniLM's vocabulary
 
 
@@ -80,7 +82,7 @@ async def test_worker_killed_under_load_costs_time_and_no_answer(
     deployed: Deployment, references: References
 ) -> None:
     gateways = [deployed.gateway() for _ in range(2)]
-    workers = [deployed.simulated_worker(*SPEED) for _ in range(2)]
+    workers = [deployed.simulated_worker(*BUSY) for _ in range(2)]
     await asyncio.to_thread(deployed.settle)
     for gateway in gateways:
         await wait_for(gateway, "florilege_live_workers", 2)
