@@ -9,19 +9,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from api.watch import ReadyWhen
 from auth.database import sqlite_url
 from checkpoint.find import DEFAULT_MODEL
 from checkpoint.spec import Task, TokenInput
+from cli.urls import check_database_url, check_redis_url, shown_database_url, shown_redis_url
 
 PREFIX = "FLORILEGE_"
-_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
 
 class SettingsError(Exception):
@@ -179,17 +176,14 @@ class Settings(BaseModel):
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            try:
-                make_url(value.get_secret_value())
-            except ArgumentError:
-                raise ValueError("not a database URL") from None
+            check_database_url(value.get_secret_value())
         return value
 
     @field_validator("redis_url")
     @classmethod
     def _check_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and urlsplit(value.get_secret_value()).scheme not in _REDIS_SCHEMES:
-            raise ValueError(f"expected a URL of {' | '.join(_REDIS_SCHEMES)}")
+        if value is not None:
+            check_redis_url(value.get_secret_value())
         return value
 
     @property
@@ -228,9 +222,9 @@ class Settings(BaseModel):
     def redacted(self) -> dict[str, Any]:
         """Every effective value as JSON can hold it, secrets hidden."""
         values = self.model_dump(mode="json")
-        values["database_url"] = make_url(self.database).render_as_string(hide_password=True)
+        values["database_url"] = shown_database_url(self.database)
         if self.redis_url is not None:
-            values["redis_url"] = _without_password(self.redis_url.get_secret_value())
+            values["redis_url"] = shown_redis_url(self.redis_url.get_secret_value())
         return values
 
 
@@ -300,15 +294,6 @@ def parse_matryoshka(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
             raise ValueError("expected ID=SIZE,SIZE…")
         sizes[model] = (*sizes.get(model, ()), int(size))
     return sizes
-
-
-def _without_password(url: str) -> str:
-    """The query goes too: redis-py takes a password there as well."""
-    parts = urlsplit(url)
-    credentials, at, place = parts.netloc.rpartition("@")
-    user, colon, _ = credentials.partition(":")
-    shown = f"{user}:***" if colon else user
-    return f"{parts.scheme}://{shown}{at}{place}{parts.path}"
 
 
 def _by_model(items: tuple[str, ...]) -> dict[str, str]:

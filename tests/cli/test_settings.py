@@ -104,6 +104,10 @@ def test_secrets_are_hidden_wherever_settings_are_shown() -> None:
         ("redis+sentinel://me:hunter2@a:1,b:2/main/0", "redis+sentinel://me:***@a:1,b:2/main/0"),
         ("redis://redis:6379/0", "redis://redis:6379/0"),
         ("unix:///run/redis.sock?db=0&password=hunter2", "unix:///run/redis.sock"),
+        ("redis://:hun@ter2hunter2@redis:6379/0", "redis://:***@redis:6379/0"),
+        ("redis://:%2Fhunter2@redis:6379/0", "redis://:***@redis:6379/0"),
+        ("redis://hunter2@redis", "redis://***@redis"),
+        ("rediss+sentinel://[::1]:26379,b/main", "rediss+sentinel://[::1]:26379,b/main"),
     ],
 )
 def test_password_of_redis_is_never_shown(url: str, shown: str) -> None:
