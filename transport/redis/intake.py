@@ -20,7 +20,7 @@ from transport.redis.held import HeldDeliveries
 from transport.redis.keys import GROUP, KEEP_S, LANES, model_keys
 from transport.redis.line import Line
 from transport.redis.reclaim import Claimant, claim_silent, recover_own
-from transport.redis.scripts import TAKE
+from transport.redis.scripts import JOIN, TAKE
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Intake:
             self._backoff.reset()
         except (Unreachable, ResponseError) as error:
             known, self._in_doubt = self._in_doubt, True
-            self._has_groups = False
-            if str(error).startswith("NOGROUP"):
+            if str(error).startswith("NOGROUP"):  # Redis lost what it had
+                self._has_groups = False
                 return taken
             if not known:
                 get_logger().warning("receive_failed", model=self.model, error=str(error))
@@ -86,18 +86,10 @@ class Intake:
         return taken
 
     async def ensure_groups(self) -> None:
-        """Groups begin at 0: what was submitted before the first worker came is delivered too.
-
-        Raises what `Line.execute` raises.
-        """
-        if self._has_groups:
-            return
-        for queue in self._queues:
-            make = ("XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM")
-            made, _ = await self._links.commands.execute_all([make, ("EXPIRE", queue, KEEP_S)])
-            if isinstance(made, ResponseError) and not str(made).startswith("BUSYGROUP"):
-                raise made
-        self._has_groups = True
+        """Raises what `Line.execute` raises."""
+        if not self._has_groups:
+            await JOIN.run(self._links.commands, self._queues, GROUP, KEEP_S)
+            self._has_groups = True
 
     def drain_ready(self) -> list[StreamDelivery]:
         """What is ours and was never given out."""

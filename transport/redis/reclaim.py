@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 from transport.redis.entries import Given
 from transport.redis.keys import GROUP, LANES, model_keys
 from transport.redis.line import Argument, Line
+from transport.redis.scripts import RECLAIM_OWN
 
 _SCAN = 100  # pending entries looked at in one lane
 
@@ -58,16 +59,14 @@ async def claim_silent(claimant: Claimant, lease_ms: int, most: int) -> list[Giv
 
 
 async def count_attempt(line: Line, queue: str, worker: str, entry_id: str, attempt: int) -> bool:
-    """Note that an attempt begins. False: the entry is gone.
+    """Note that an attempt begins. False: the entry is gone, or another worker's by now.
 
     Whoever claims entries may die by the first of them. The others were never run, so that a claim
     alone is not counted: else some would be given up beside the one that kills.
     Raises what `Line.execute` raises.
     """
-    kept = await line.execute(
-        "XCLAIM", queue, GROUP, worker, 0, entry_id, "RETRYCOUNT", attempt, "JUSTID"
-    )
-    return bool(kept)
+    options = ("RETRYCOUNT", attempt, "JUSTID")
+    return bool(await _reclaim_own(line, queue, worker, (entry_id,), *options))
 
 
 async def recover_own(claimant: Claimant) -> list[Given]:
@@ -82,10 +81,8 @@ async def recover_own(claimant: Claimant) -> list[Given]:
         for pending in map(_parse, rows):
             if pending.id in held:
                 continue
-            entries = await line.execute(
-                *("XCLAIM", queue, GROUP, worker, 0, pending.id),
-                *("RETRYCOUNT", pending.deliveries),
-            )
+            options = ("RETRYCOUNT", pending.deliveries)
+            entries = await _reclaim_own(line, queue, worker, (pending.id,), *options)
             recovered += [Given(lane, raw, pending.deliveries) for raw in entries if raw]
     return recovered
 
@@ -93,23 +90,31 @@ async def recover_own(claimant: Claimant) -> list[Given]:
 async def renew(line: Line, queue: str, worker: str, ids: Sequence[str]) -> set[str]:
     """Which of these are still to be answered; their leases begin anew.
 
-    An entry that was answered, cancelled or forgotten is not there, and XCLAIM leaves it out.
+    An entry that was answered, cancelled or forgotten is not there; one that another worker claimed
+    while we stood still is its own to answer.
     Raises what `Line.execute` raises.
     """
-    kept = await line.execute("XCLAIM", queue, GROUP, worker, 0, *ids, "JUSTID")
+    kept = await _reclaim_own(line, queue, worker, ids, "JUSTID")
     return {entry_id.decode() for entry_id in kept}
 
 
 async def give_back(line: Line, queue: str, worker: str, entry_id: str, attempt: int) -> None:
-    """Let any other worker claim an entry at once, as though we had never had it.
+    """Let any other worker claim an entry of ours at once, as though we had never had it.
 
     Raises what `Line.execute` raises.
     """
     a_day_ms = 86_400_000
-    await line.execute(
-        *("XCLAIM", queue, GROUP, worker, 0, entry_id),
-        *("IDLE", a_day_ms, "RETRYCOUNT", attempt - 1, "JUSTID"),
-    )
+    options = ("IDLE", a_day_ms, "RETRYCOUNT", attempt - 1, "JUSTID")
+    await _reclaim_own(line, queue, worker, (entry_id,), *options)
+
+
+async def _reclaim_own(
+    line: Line, queue: str, worker: str, ids: Sequence[str], *options: Argument
+) -> list[Any]:
+    """What XCLAIM answers, for the entries that are still the worker's."""
+    arguments = (GROUP, worker, len(ids), *ids, *options)
+    claimed: list[Any] = await RECLAIM_OWN.run(line, (queue,), *arguments)
+    return claimed
 
 
 def _parse(row: Sequence[Any]) -> _Pending:
