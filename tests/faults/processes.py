@@ -171,6 +171,7 @@ FAULTS = (
         "job that kills its workers",
         poison,
         ("redelivered", "dead_lettered"),
+        quick=True,
         kept=("florilege:dlq:",),
     ),
     Fault("rolling restart of both roles", restart_all, ("replaced",)),

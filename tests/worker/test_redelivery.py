@@ -65,3 +65,41 @@ async def test_nothing_else_is_in_flight_beside_a_second_delivery(
     running.engine.gate.set()
     await asyncio.gather(again, last)
     assert batches(running)[2:] == [[AGAIN], [2]]
+
+
+async def test_second_attempt_is_counted_before_it_runs_and_a_first_is_not(
+    running: RunningWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun = running.transport.begin, []
+
+    async def noted(delivery: Delivery) -> bool:
+        begun.append((delivery.job.input_ids.tolist(), batches(running)))
+        return await begin(delivery)
+
+    monkeypatch.setattr(running.transport, "begin", noted)
+    await running.submit(1)
+    await running.submit(AGAIN)
+    assert begun == [([AGAIN], [[1]])]
+    assert batches(running) == [[1], [AGAIN]]
+
+
+async def test_second_attempt_that_nobody_wants_is_dropped_and_the_worker_goes_on(
+    running: RunningWorker, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = []
+
+    async def refuse(delivery: Delivery) -> bool:
+        refused.append(delivery.job.input_ids[0])
+        return False
+
+    await running.submit(1)
+    monkeypatch.setattr(running.transport, "begin", refuse)
+    unwanted = [asyncio.create_task(running.submit(AGAIN + i)) for i in range(3)]
+    await wait_until(lambda: len(refused) == 3)  # more than steps in flight: each left its room
+    result = await running.submit(2)
+    assert result.rows[0, 2] == 2
+    assert batches(running) == [[1], [2]]
+    assert not any(task.done() for task in unwanted)
+    for task in unwanted:
+        task.cancel()
+    await asyncio.gather(*unwanted, return_exceptions=True)
