@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
-from typing import Literal
+from dataclasses import fields
+from typing import Any, Literal
 
 from api.catalog import Catalog
+from checkpoint.spec import ModelSpec
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from transport.messages import JobError
 from transport.protocols import JobClient
 
 ReadyWhen = Literal["any", "every", "redis"]
+# Workers that differ in nothing but these give the same vectors.
+_ASIDE = frozenset({"runtime", "aliases", "matryoshka", "max_tokens_source", "shard_tokens"})
 
 
 class ModelWatch:
@@ -21,6 +25,7 @@ class ModelWatch:
         self._client = client
         self._metrics = metrics
         self.live_workers: dict[str, int] = {}  # of every known model, as of the last refresh
+        self._variants: dict[str, list[dict[str, Any]]] = {}  # by model: the one last heard is last
 
     async def run(self, period_s: float = 1.0) -> None:
         """Refresh until cancelled."""
@@ -39,6 +44,8 @@ class ModelWatch:
             get_logger().info("model_known", model=name, configured=configured)
         for name in self.live_workers.keys() - served.keys():
             self._metrics.live_workers.labels(name).set(0)
+        for name, model in served.items():
+            self._compare(model.spec, bool(self.live_workers.get(name) and model.live_workers))
         self.live_workers = {name: model.live_workers for name, model in served.items()}
         for name, model in served.items():
             self._metrics.live_workers.labels(name).set(model.live_workers)
@@ -55,6 +62,20 @@ class ModelWatch:
             return "no model has a live worker"
         dead = sorted(self.live_workers.keys() - set(live))
         return f"no live worker: {', '.join(dead)}" if dead else None
+
+    def _compare(self, spec: ModelSpec, live: bool) -> None:
+        """Live workers that differ mix vectors that do not compare, and overwrite each other's
+        announcement with every heartbeat: each is counted, and each variant told once."""
+        variant = {f.name: getattr(spec, f.name) for f in fields(spec) if f.name not in _ASIDE}
+        known = self._variants.setdefault(spec.id, [])
+        if known and known[-1] == variant:
+            return
+        if known and live:
+            self._metrics.model_changes.labels(spec.id).inc()
+            if variant not in known:
+                changed = sorted(name for name in variant if variant[name] != known[-1][name])
+                get_logger().warning("model_changed", model=spec.id, fields=changed)
+        self._variants[spec.id] = [*(v for v in known if v != variant), variant]
 
     async def _observe_queue(self, name: str) -> None:
         online = await self._client.backlog(name, "online")

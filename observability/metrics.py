@@ -51,6 +51,9 @@ class Metrics:
         self.live_workers = self._gauge(
             "live_workers", "Workers whose heartbeat was seen", ("model",)
         )
+        self.model_changes = self._counter(
+            "model_changes", "Announcements unlike the one before, of live workers", ("model",)
+        )
         self.inflight = self._gauge("inflight", "Requests being answered", ("model",))
         self.shed = self._counter("shed", "Requests refused by admission", ("model", "reason"))
         self.expired = self._counter("expired", "Jobs past their deadline", ("model",))
@@ -66,6 +69,9 @@ class Metrics:
         )
         self.duplicate_replies = self._counter(
             "duplicate_replies", "Answers that nobody waited for any more", ()
+        )
+        self.unreadable_replies = self._counter(
+            "unreadable_replies", "Answers that are none, or of another version", ()
         )
         self.late_finishes = self._counter(
             "late_finishes", "Answers to jobs that were answered or forgotten meanwhile", ("model",)
@@ -120,7 +126,7 @@ class Metrics:
             *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
             *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
             *(self.redelivered, self.resubmitted, self.dead_lettered, self.late_finishes),
-            self.live_workers,
+            *(self.live_workers, self.model_changes),
             *(self.truncated_inputs, self.oom, self.graph_misses, self.graph_captures),
             self.graph_capture_failures,
         ):

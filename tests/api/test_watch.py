@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from fake_client import FakeClient
 from fake_service import EMBED, SCORE
+from structlog.testing import capture_logs
 
 from api.catalog import Catalog
 from api.watch import ModelWatch, ReadyWhen
@@ -66,6 +67,51 @@ async def test_readiness_asks_for_as_many_workers_as_it_is_told(
         await watched.watch.refresh()
         found.append(watched.watch.lacking(ready_when) is not None)
     assert found == lacking
+
+
+async def test_live_workers_that_differ_are_told_once_and_counted_each_time() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    with capture_logs() as logs:
+        for dtype, revision in (("bfloat16", "r2"), (EMBED.dtype, EMBED.revision)) * 3:
+            watched.client.announce_anew(EMBED.id, dtype=dtype, revision=revision)
+            for _ in range(2):
+                await watched.watch.refresh()
+    assert [line for line in logs if line["event"] == "model_changed"] == [
+        {
+            "event": "model_changed",
+            "log_level": "warning",
+            "model": EMBED.id,
+            "fields": ["dtype", "revision"],
+        }
+    ]
+    assert watched.value("model_changes_total", model=EMBED.id) == 6
+    assert watched.value("model_changes_total", model=SCORE.id) == 0
+
+
+async def test_each_further_difference_is_told_by_its_own_fields() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    watched.client.tokenizers["ff" * 32] = watched.client.tokenizers[EMBED.tokenizer_sha256]
+    with capture_logs() as logs:
+        for changes in ({"max_tokens": 7}, {"tokenizer_sha256": "ff" * 32}):
+            watched.client.announce_anew(EMBED.id, **changes)
+            await watched.watch.refresh()
+    told = [line["fields"] for line in logs if line["event"] == "model_changed"]
+    assert told == [["max_tokens"], ["tokenizer_sha256"]]
+
+
+async def test_what_leaves_vectors_alone_and_workers_that_follow_others_are_no_change() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    watched.client.announce_anew(EMBED.id, runtime={"device": "cuda:1"}, aliases=("other",))
+    await watched.watch.refresh()
+    watched.client.set_live(EMBED.id, 0)
+    await watched.watch.refresh()
+    watched.client.announce_anew(EMBED.id, revision="r2")
+    watched.client.set_live(EMBED.id, 1)
+    await watched.watch.refresh()
+    assert watched.value("model_changes_total", model=EMBED.id) == 0
 
 
 async def test_watch_outlives_a_transport_that_fails(wait_until: WaitUntil) -> None:
