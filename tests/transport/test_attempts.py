@@ -15,7 +15,7 @@ from transport.redis.connections import RedisConfig
 from transport.redis.consumer import ConsumerConfig, RedisJobConsumer
 from transport.redis.intake import IntakeConfig
 
-LEASE_S = 0.05
+LEASE_S = 0.4  # longer than what a busy host may take between two lines of a test
 NEVER_RENEWS = ConsumerConfig(IntakeConfig(lease_s=LEASE_S, scan_s=0.01), renew_s=1_000)
 
 
