@@ -216,6 +216,7 @@ def count_event(metrics: Metrics, event: TransportEvent, model: str) -> None:
     of_no_model: dict[TransportEvent, Counter] = {
         "reconnected": metrics.redis_reconnects,
         "duplicate_reply": metrics.duplicate_replies,
+        "unreadable_reply": metrics.unreadable_replies,
     }
     of_a_model: dict[TransportEvent, Counter] = {
         "redelivered": metrics.redelivered,

@@ -8,6 +8,7 @@ from hashlib import sha256
 from urllib.parse import quote, unquote
 
 from checkpoint.spec import ModelSpec
+from observability.logs import get_logger, place_of
 from transport.protocols import Announcement, ServedModel
 from transport.redis.keys import KEEP_S, MODELS, PREFIX, model_keys, tokenizer_key
 from transport.redis.line import Line
@@ -70,20 +71,26 @@ class Announced:
     def __init__(self, line: Line) -> None:
         self._line = line
         self._models: dict[str, _Known] = {}
+        self._unreadable: dict[str, bytes] = {}  # models, and the digest that was told of
         self._now_ms, self._heard_s = 0, 0.0  # Redis' clock when we last heard, and ours
 
     async def refresh(self) -> None:
-        """Hear what was announced. Raises what `Line.execute` raises."""
+        """Hear what was announced; what cannot be read is told of once, and left out.
+
+        Raises what `Line.execute` raises.
+        """
         prefixes = (f"{PREFIX}model:", f"{PREFIX}hb:")
         self._now_ms, *found = await DISCOVER.run(self._line, (MODELS,), *prefixes)
         self._heard_s = asyncio.get_running_loop().time()
-        names = [unquote(name.decode()) for name, _, _ in found]
+        names = [unquote(name.decode(errors="replace")) for name, _, _ in found]
         for model, (_, digest, heartbeats) in zip(names, found, strict=True):
             await self._hear(model, digest, heartbeats)
         oldest_ms = self._now_ms - KEEP_S * 1000
         for model in self._models.keys() - set(names):  # Redis forgot them
             if self._models[model].last_ms < oldest_ms:
                 del self._models[model]
+        for model in self._unreadable.keys() - set(names):
+            del self._unreadable[model]
 
     def models(self) -> Mapping[str, ServedModel]:
         return {
@@ -119,13 +126,28 @@ class Announced:
             data = await self._line.execute("HGET", model_keys(model).spec, "spec")
             if data is None:
                 return
-            spec = ModelSpec.from_json(data)
+            try:
+                spec = ModelSpec.from_json(data)
+            except Exception as error:  # whoever wrote it is no reason to lose the others
+                self._tell(model, digest, error)
+                return
             known = self._models[model] = _Known(spec, digest)
+            self._unreadable.pop(model, None)
         known.heartbeats = {}  # a worker that left has taken its own away
         for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
             at_ms, _, rate = text.partition(b" ")
-            known.heartbeats[worker] = (int(at_ms), float(rate) if rate else None)
-            known.last_ms = max(known.last_ms, int(at_ms))
+            try:
+                heartbeat = (int(at_ms), float(rate) if rate else None)
+            except ValueError as error:
+                self._tell(model, digest, error)
+                continue
+            known.heartbeats[worker] = heartbeat
+            known.last_ms = max(known.last_ms, heartbeat[0])
+
+    def _tell(self, model: str, digest: bytes, error: Exception) -> None:
+        if self._unreadable.get(model) != digest:
+            self._unreadable[model] = digest
+            get_logger().error("announcement_unreadable", model=model, **place_of(error))
 
 
 def _name(model: str) -> str:

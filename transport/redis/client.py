@@ -8,8 +8,17 @@ from uuid import uuid4
 
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from observability.logs import get_logger
-from transport.messages import ErrorCode, Job, JobError, JobResult, Lane, decode_outcome
+from observability.logs import get_logger, place_of
+from transport.messages import (
+    ErrorCode,
+    Job,
+    JobError,
+    JobResult,
+    Lane,
+    Outcome,
+    WireError,
+    decode_outcome,
+)
 from transport.protocols import Backlog, ServedModel
 from transport.redis.announce import Announced
 from transport.redis.backoff import Backoff
@@ -18,7 +27,7 @@ from transport.redis.entries import encode_fields, job_keys, lane_number
 from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import OnEvent, ignore
 from transport.redis.keys import GROUP
-from transport.redis.mailbox import Mailbox, MailboxConfig
+from transport.redis.mailbox import Listener, Mailbox, MailboxConfig
 from transport.redis.outstanding import Outstanding
 from transport.redis.queued import QueuesHeard
 from transport.redis.replies import Reply, parse_queued
@@ -33,6 +42,7 @@ class ClientConfig:
     max_jobs: int = 10_000  # in one queue
     discovery_s: float = 1.0
     backlog_age_s: float = 0.05  # a younger view of the queues is not asked for again
+    backlog_wait_s: float = 0.1  # how long one that is asked for may be waited for
     withdraw_s: float = 0.25  # how long a caller who leaves may be kept for it
     retry_after_s: float = 1.0
 
@@ -52,10 +62,11 @@ class RedisJobClient:
         self._on_event = on_event
         self._connections = Connections(redis, on_event)
         self._announced = Announced(self._connections.commands)
-        self._queues = QueuesHeard(self._connections.commands, self._config.backlog_age_s)
-        self._mailbox = Mailbox(
-            self.name, self._connections, self._config.mailbox, self._settle, self._send_all
+        self._queues = QueuesHeard(
+            self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
         )
+        listener = Listener(self._settle, self._count_unreadable, self._send_all)
+        self._mailbox = Mailbox(self.name, self._connections, self._config.mailbox, listener)
         self._outstanding: dict[str, Outstanding] = {}
         self._withdrawing: set[asyncio.Task[None]] = set()
         self._discovering: asyncio.Task[None] | None = None
@@ -86,6 +97,7 @@ class RedisJobClient:
             waiting.resolve(JobError("not_ready"))
         while self._outstanding or self._withdrawing:
             await asyncio.gather(*self._withdrawing, asyncio.sleep(0))
+        await self._queues.close()
         await self._mailbox.remove()
         await self._connections.close()
 
@@ -120,7 +132,7 @@ class RedisJobClient:
                 await self._withdraw(waiting)
         if isinstance(answer, JobError):
             raise answer
-        _, outcome = decode_outcome(answer)
+        outcome = self._decode(answer)
         if isinstance(outcome, JobError):
             raise outcome
         return outcome
@@ -144,6 +156,17 @@ class RedisJobClient:
         )
 
     # --- the steps of submit ---
+
+    def _decode(self, answer: bytes) -> Outcome:
+        try:
+            return decode_outcome(answer)[1]
+        except WireError as error:
+            get_logger().error("reply_of_another_version", error=str(error))
+            self._count_unreadable()
+            return JobError("engine_failed")
+
+    def _count_unreadable(self) -> None:
+        self._on_event("unreadable_reply", "")
 
     async def _send(self, waiting: Outstanding) -> None:
         """Put the job into its queue, again where Redis forgot it meanwhile."""
@@ -220,6 +243,10 @@ class RedisJobClient:
 
     async def _discover(self) -> None:
         while True:
-            with contextlib.suppress(Unreachable, ResponseError):
+            try:
                 await self._announced.refresh()
+            except (Unreachable, ResponseError):
+                pass  # the mailbox says so
+            except Exception as error:  # no model would be discovered any more
+                get_logger().error("discovery_failed", **place_of(error))
             await asyncio.sleep(self._config.discovery_s)

@@ -11,7 +11,8 @@ _SAMPLES = 8
 class RedisClock:
     """The server's time in ms, from the event loop's clock and an offset that TIME told.
 
-    The answer that took the least time is off by half of that at most.
+    The answer that took the least time is off by half of that at most. Answers that cannot both be
+    right have a step of either clock between them, and the newer is.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,9 @@ class RedisClock:
         if forget:
             self._samples.clear()
         now_s = int(seconds) + int(micros) / 1e6
-        self._samples.append((told_s - asked_s, now_s - (asked_s + told_s) / 2))
+        took_s, offset_s = told_s - asked_s, now_s - (asked_s + told_s) / 2
+        kept = [s for s in self._samples if abs(s[1] - offset_s) <= s[0] + took_s]
+        self._samples = deque([*kept, (took_s, offset_s)], maxlen=_SAMPLES)
         self._offset_s = min(self._samples)[1]
 
     def now_ms(self) -> float:

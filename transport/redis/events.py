@@ -9,6 +9,7 @@ TransportEvent = Literal[
     "reconnected",
     "dead_lettered",  # a job that killed its workers was given up
     "duplicate_reply",  # an answer that nobody waits for
+    "unreadable_reply",  # what came as an answer, and is none, or one of another version
     "late_finish",  # an answer to a job that was answered, cancelled or forgotten meanwhile
 ]
 OnEvent = Callable[[TransportEvent, str], None]  # the event, and the model; '' where it is of none

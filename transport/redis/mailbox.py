@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redis.exceptions import ResponseError
 
-from observability.logs import get_logger
+from observability.logs import get_logger, place_of
 from transport.redis.backoff import Backoff
 from transport.redis.connections import Connections
 from transport.redis.errors import Unreachable
@@ -25,6 +26,14 @@ class MailboxConfig:
     healthy_s: float = 5.0  # how old the last answer of Redis may be
 
 
+class Listener(NamedTuple):
+    """Who is told of what comes, and of what was lost."""
+
+    on_reply: Callable[[Reply], None]
+    on_unreadable: Callable[[], None]
+    on_loss: Callable[[], None]
+
+
 class Mailbox:
     """Reads the stream, keeps it alive, and says when Redis has forgotten it.
 
@@ -37,25 +46,24 @@ class Mailbox:
         gateway: str,
         connections: Connections,
         config: MailboxConfig,
-        on_reply: Callable[[Reply], None],
-        on_loss: Callable[[], None],
+        listener: Listener,
     ) -> None:
         self.memory = 0
+        self._told_memory = 0  # the last whose loss of all before was told of
         self._stream = reply_key(gateway)
         self._connections = connections
         self._config = config
-        self._on_reply = on_reply
-        self._on_loss = on_loss
+        self._listener = listener
         self._assembly = Assembly()
         self._read_until = b"0-0"
         self._run_id = ""  # of the server that answered last
-        self._answered_s = float("-inf")
+        self._answered_s = self._read_s = float("-inf")  # when Redis last did
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Raises what `Line.execute` raises."""
         await self._make()
-        self._answered_s = asyncio.get_running_loop().time()
+        self._answered_s = self._read_s = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(self._keep_alive()),
             asyncio.create_task(self._read_all()),
@@ -73,9 +81,10 @@ class Mailbox:
 
     @property
     def healthy(self) -> bool:
-        """Whether Redis answered lately."""
-        now_s = asyncio.get_running_loop().time()
-        return now_s - self._answered_s < self._config.healthy_s
+        """Whether Redis answered lately, the reader as well."""
+        since_s = asyncio.get_running_loop().time() - self._config.healthy_s
+        waits_s = self._connections.config.block_s
+        return self._answered_s > since_s and self._read_s + waits_s > since_s
 
     async def _read_all(self) -> None:
         line, backoff = self._connections.blocking(), Backoff()
@@ -88,6 +97,9 @@ class Mailbox:
                 if backoff.failures == 0:
                     get_logger().warning("replies_unreachable", error=str(error))
                 await asyncio.sleep(backoff.next_s())
+            except Exception as error:  # nobody would read any more
+                get_logger().error("replies_failed", **place_of(error))
+                await asyncio.sleep(backoff.next_s())
 
     async def _read_some(self, line: Line) -> None:
         """Wait for replies, and trim what was read by the same write that waits for more."""
@@ -98,23 +110,40 @@ class Mailbox:
         answers = await line.execute_all([trim, read])
         for answer in answers:
             if isinstance(answer, ResponseError):
-                raise answer
+                if not str(answer).startswith("WRONGTYPE"):
+                    raise answer
+                await self._connections.health.execute("DEL", self._stream)
+                await self._begin_anew()
+                return
+        self._read_s = asyncio.get_running_loop().time()
         if memory != self.memory:  # the stream has begun anew meanwhile, and is read from there
             return
         for _, entries in answers[1] or ():
             for entry_id, fields in entries:
                 self._read_until = entry_id
-                for reply in self._assembly.add(fields):
-                    self._on_reply(reply)
+                self._take(fields)
+
+    def _take(self, fields: list[bytes]) -> None:
+        try:
+            for reply in self._assembly.add(fields):
+                self._listener.on_reply(reply)
+        except Exception as error:  # one that is unreadable is no reason to lose the others
+            get_logger().error("reply_unreadable", **place_of(error))
+            self._listener.on_unreadable()
 
     async def _keep_alive(self) -> None:
         line = self._connections.health
         while True:
-            with contextlib.suppress(Unreachable, ResponseError):
+            try:
                 await self._remember(await line.connect())
-                if not await line.execute("EXPIRE", self._stream, self._config.ttl_s):
+                known = await line.execute("EXPIRE", self._stream, self._config.ttl_s)
+                if not known or self._told_memory != self.memory:
                     await self._begin_anew()
                 self._answered_s = asyncio.get_running_loop().time()
+            except (Unreachable, ResponseError):
+                pass
+            except Exception as error:  # nobody would notice a loss any more
+                get_logger().error("keep_alive_failed", **place_of(error))
             await asyncio.sleep(self._config.keep_alive_s)
 
     async def _remember(self, server: Server) -> None:
@@ -123,12 +152,15 @@ class Mailbox:
         self._run_id = server.run_id
 
     async def _begin_anew(self) -> None:
+        """Where the answer of `_make` is lost, the loss is still to be told of."""
         get_logger().warning("redis_lost_its_memory")
         self.memory += 1
+        memory = self.memory
         self._read_until = b"0-0"
         self._assembly.clear()
         await self._make()
-        self._on_loss()
+        self._listener.on_loss()
+        self._told_memory = max(self._told_memory, memory)
 
     async def _make(self) -> None:
         """A group is what makes a stream without entries."""

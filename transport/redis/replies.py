@@ -47,9 +47,13 @@ class Assembly:
     _parts: dict[str, list[bytes]] = field(default_factory=dict)
 
     def add(self, fields: list[bytes]) -> Iterator[Reply]:
-        """The reply that this entry completes, if it does."""
-        _, job, _, index, _, count, _, queued, _, chunk = fields
-        job_id = job.decode()
+        """The reply that this entry completes, if it does.
+
+        Fields of a newer worker are left out. Raises KeyError or ValueError: it is no answer.
+        """
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        index, count, queued, chunk = (named[name] for name in (b"i", b"n", b"b", b"d"))
+        job_id = named[b"j"].decode()
         if count == b"1":
             yield Reply(job_id, chunk, parse_queued(queued))
             return

@@ -8,7 +8,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local heartbeats = redis.call('HGETALL', KEYS[4])
 for i = 1, #heartbeats, 2 do
-  if now - tonumber(string.match(heartbeats[i + 1], '^%d+')) > tonumber(ARGV[6]) then
+  local at = tonumber(string.match(heartbeats[i + 1], '^(%d+) '))
+  if not at or now - at > tonumber(ARGV[6]) then
     redis.call('HDEL', KEYS[4], heartbeats[i])
   end
 end

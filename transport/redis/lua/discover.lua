@@ -4,9 +4,11 @@
 local time = redis.call('TIME')
 local found = {time[1] * 1000 + math.floor(time[2] / 1000)}
 for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-  local digest = redis.call('HGET', ARGV[1] .. name, 'digest')
-  if digest then
-    found[#found + 1] = {name, digest, redis.call('HGETALL', ARGV[2] .. name)}
+  -- A key of another kind hides its own model, and no other.
+  local digest = redis.pcall('HGET', ARGV[1] .. name, 'digest')
+  local heartbeats = redis.pcall('HGETALL', ARGV[2] .. name)
+  if type(digest) == 'string' and not heartbeats.err then
+    found[#found + 1] = {name, digest, heartbeats}
   end
 end
 return found

@@ -14,8 +14,11 @@ for i = 2, 3 do
     end
     local heartbeat = redis.call('HGET', KEYS[1], info.name)
     local silent = info.idle
-    if heartbeat then
-      silent = now - tonumber(string.match(heartbeat, '^%d+'))
+    local at = heartbeat and tonumber(string.match(heartbeat, '^(%d+) '))
+    if at then
+      silent = now - at
+    elseif heartbeat then
+      redis.call('HDEL', KEYS[1], info.name)
     end
     if info.pending == 0 and (silent > tonumber(ARGV[2]) or info.name == ARGV[3]) then
       redis.call('XGROUP', 'DELCONSUMER', KEYS[i], ARGV[1], info.name)
