@@ -36,6 +36,10 @@ class WireError(ValueError):
     """The bytes are not a message of this version. Says what is wrong, never what they hold."""
 
 
+class OtherVersionError(WireError):
+    """A message whole enough to tell its version, which is not ours: an upgrade is under way."""
+
+
 class JobError(Exception):
     """A job failed as a whole. Travels as its code; never pickled."""
 
@@ -214,7 +218,10 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
 
 def _decode_frame(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     header, offset = _header(data)
-    if header.pop("version", None) != WIRE_VERSION or header.pop("type", None) != kind:
+    version, found = header.pop("version", None), header.pop("type", None)
+    if found == kind and type(version) is int and version != WIRE_VERSION:
+        raise OtherVersionError(f"a {kind} of version {version}, not {WIRE_VERSION}")
+    if found != kind or version != WIRE_VERSION:
         raise WireError(f"not a {kind} of version {WIRE_VERSION}")
     arrays = {}
     shapes = header.pop("arrays", None)

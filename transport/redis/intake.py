@@ -1,6 +1,7 @@
 """How the jobs of one model come to a worker."""
 
 import asyncio
+import contextlib
 import random
 from collections import deque
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from observability.logs import get_logger
-from transport.messages import Job, JobError, Lane, WireError
+from transport.messages import Job, JobError, Lane, OtherVersionError, WireError
 from transport.redis.answers import Answers
 from transport.redis.backoff import Backoff
 from transport.redis.clock import RedisClock
@@ -19,7 +20,7 @@ from transport.redis.errors import Unreachable
 from transport.redis.held import HeldDeliveries
 from transport.redis.keys import GROUP, KEEP_S, LANES, model_keys
 from transport.redis.line import Line
-from transport.redis.reclaim import Claimant, claim_silent, recover_own
+from transport.redis.reclaim import Claimant, claim_silent, give_back, recover_own
 from transport.redis.scripts import JOIN, TAKE
 
 
@@ -55,6 +56,7 @@ class Intake:
         self._links = links
         self._config = config
         self._ready: deque[StreamDelivery] = deque()  # ours, not given out: claimed, or too large
+        self._others: dict[str, int] = {}  # entries that we cannot read, and their deadlines, ms
         self._has_groups = False
         self._in_doubt = False  # an answer was lost: entries may be ours without our knowing
         self._bulk_served_ms = 0  # by Redis' clock
@@ -123,7 +125,9 @@ class Intake:
 
     def _claimant(self) -> Claimant:
         held = {entry_id for queue in self._queues for entry_id in self._links.held.ids(queue)}
-        return Claimant(self._line, self.model, self._links.worker, held)
+        now_ms = self._links.clock.now_ms()
+        self._others = {entry: ends for entry, ends in self._others.items() if ends > now_ms}
+        return Claimant(self._line, self.model, self._links.worker, held | self._others.keys())
 
     def _take_ready(self, max_tokens: int) -> list[StreamDelivery]:
         taken: list[StreamDelivery] = []
@@ -180,6 +184,9 @@ class Intake:
                 continue
             try:
                 deliveries.append(self._delivery(queued, one.attempt))
+            except OtherVersionError as error:
+                get_logger().warning("job_of_another_version", model=self.model, error=str(error))
+                await self._leave(queued, one.attempt)
             except WireError as error:
                 get_logger().error("job_unreadable", model=self.model, error=str(error))
                 await answers.send(queued.entry, JobError("invalid"))
@@ -198,8 +205,20 @@ class Intake:
         self._links.held.add(delivery)
         return delivery
 
+    async def _leave(self, queued: QueuedJob, attempt: int) -> None:
+        """Let a worker of the job's version claim it. When its time is over, anyone forgets it."""
+        entry, links = queued.entry, self._links
+        if queued.deadline_ms <= links.clock.now_ms():
+            await links.answers.send(entry, JobError("deadline"))
+            return
+        self._others[entry.id] = queued.deadline_ms
+        with contextlib.suppress(Unreachable, ResponseError):  # its lease runs out
+            await give_back(self._line, entry.queue, links.worker, entry.id, attempt)
+
     async def _drop(self, given: Given) -> None:
         """An entry that no gateway of ours wrote: there is nobody to answer."""
         get_logger().error("entry_unreadable", model=self.model)
         queue, entry_id = self._queues[LANES.index(given.lane)], given.raw[0]
-        await self._line.execute_all([("XACK", queue, GROUP, entry_id), ("XDEL", queue, entry_id)])
+        remove = [("XACK", queue, GROUP, entry_id), ("XDEL", queue, entry_id)]
+        with contextlib.suppress(Unreachable):  # its lease runs out
+            await self._line.execute_all(remove)
