@@ -1,10 +1,11 @@
 """Where Redis is, and the lines to it."""
 
 import asyncio
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
@@ -16,6 +17,12 @@ from transport.redis.events import OnEvent
 from transport.redis.line import Line, Server, Timeouts
 
 _SENTINEL_SCHEMES = {"redis+sentinel": False, "rediss+sentinel": True}  # with TLS
+_TLS_SCHEMES = ("rediss", "rediss+sentinel")
+_SCHEMES = ("redis", "rediss", "unix", *_SENTINEL_SCHEMES)
+_NO_URL = (
+    "not the URL of a Redis: redis://, rediss://, unix://, redis+sentinel:// or "
+    "rediss+sentinel://; percent-encode special characters of a password, or give it by itself"
+)
 _BLOCKING_MARGIN_S = 3.0  # what a blocking read may take beyond its own wait
 
 
@@ -105,20 +112,67 @@ class _SentinelAskedInTurn(Sentinel):
 
 
 def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
-    """The pool only makes connections; the lines keep them."""
-    options = _options(config)
+    """The pool only makes connections; the lines keep them. Raises UnsupportedRedis."""
     try:
         parts = urlsplit(config.url)
-        if parts.scheme in _SENTINEL_SCHEMES:
-            return _sentinel_pool(config, options)
-        if parts.scheme == "rediss":
-            options |= _tls_options(config)
-        # What is given goes before what the URL says, which from_url would let win.
-        pool = ConnectionPool.from_url(config.url, **options)
-        pool.connection_kwargs.update(_credentials(config.username, config.password))
-        return pool, None
-    except ValueError as error:
-        raise UnsupportedRedis(f"not the URL of a Redis: {error}") from None
+        _check(parts, config)
+        make = _sentinel_pool if parts.scheme in _SENTINEL_SCHEMES else _server_pool
+        pool, sentinel = make(config, _options(config))
+        pool.make_connection()  # which is when an option that it does not know is noticed
+    except (TypeError, ValueError):  # whose text may hold a piece of the password
+        raise UnsupportedRedis(_NO_URL) from None
+    return pool, sentinel
+
+
+def _check(parts: SplitResult, config: RedisConfig) -> None:
+    """Refuse at the start what redis-py would ignore, or try for ever.
+
+    Raises UnsupportedRedis, and ValueError where there is no more to say.
+    """
+    if parts.scheme not in _SCHEMES or parts.fragment:
+        raise ValueError
+    database = parts.path.strip("/")
+    if parts.scheme in _SENTINEL_SCHEMES:
+        service, _, database = database.partition("/")
+        if not service or service.isdecimal():
+            raise UnsupportedRedis(
+                f"{parts.scheme}:// needs the name of a service: //host:26379/mymaster/0"
+            )
+    if parts.scheme != "unix" and database and not database.isdecimal():
+        raise UnsupportedRedis(
+            "the path of a Redis URL ends with the number of a database, such as /0; "
+            "percent-encode special characters of a password"
+        )
+    if parts.scheme in _TLS_SCHEMES:
+        _check_tls(config)
+    elif _tls_options(config):
+        schemes = " or ".join(f"{scheme}://" for scheme in _TLS_SCHEMES)
+        raise UnsupportedRedis(f"files of TLS are given, but the URL says no TLS: use {schemes}")
+
+
+def _check_tls(config: RedisConfig) -> None:
+    """Raises UnsupportedRedis for files that are not there, or not what they should be."""
+    authority, certificate, key = config.tls_ca_file, config.tls_cert_file, config.tls_key_file
+    if key is not None and certificate is None:
+        raise UnsupportedRedis("the key of TLS is given without its certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if authority is not None:
+            context.load_verify_locations(authority)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key, password="")  # never asks a terminal
+    except OSError as error:  # ssl.SSLError is one
+        files = ", ".join(map(str, filter(None, (authority, certificate, key))))
+        raise UnsupportedRedis(f"files of TLS cannot be used: {files}: {error.strerror}") from None
+
+
+def _server_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[ConnectionPool, None]:
+    if urlsplit(config.url).scheme == "rediss":
+        options |= _tls_options(config)
+    # What is given goes before what the URL says, which from_url would let win.
+    pool = ConnectionPool.from_url(config.url, **options)
+    pool.connection_kwargs.update(_credentials(config.username, config.password))
+    return pool, None
 
 
 def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[ConnectionPool, Sentinel]:
@@ -126,8 +180,6 @@ def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[Connec
     tls = _SENTINEL_SCHEMES[parts.scheme]
     user, _, hosts = parts.netloc.rpartition("@")
     service, _, db = parts.path.strip("/").partition("/")
-    if not service:
-        raise ValueError("redis+sentinel:// needs the name of a service: //host:26379/mymaster/0")
     username, _, password = user.partition(":")
     if tls:
         options |= {"ssl": True, **_tls_options(config)}

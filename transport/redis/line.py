@@ -166,6 +166,10 @@ class Line:
                 if self.server is None:
                     raise UnsupportedRedis(f"Redis lets us not in: {refusal}") from None
                 raise  # they may be changing the password: it is asked again
+            except (ResponseError, RedisConnectionError) as refusal:  # redis-py makes that of this
+                if "DB index" in str(refusal):
+                    raise UnsupportedRedis("this Redis has no database of that number") from None
+                raise
             known, self.server = self.server, server
             if known is not None:
                 await self._on_reconnect(server)

@@ -1,0 +1,77 @@
+"""What no Redis can be at is refused at the start, in a sentence that tells no secret."""
+
+from pathlib import Path
+
+import pytest
+from redis_server import RedisServer
+
+from transport.redis.client import RedisJobClient
+from transport.redis.connections import Connections, RedisConfig
+from transport.redis.consumer import RedisJobConsumer
+from transport.redis.errors import UnsupportedRedis
+from transport.redis.events import ignore
+
+SECRET = "hunter"
+
+
+def refusal(config: RedisConfig) -> str:
+    with pytest.raises(UnsupportedRedis) as refused:
+        Connections(config, ignore)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://localhost/abc", "number of a database"),
+        ("rediss://localhost/1x", "number of a database"),
+        ("redis+sentinel://host/mymaster/abc", "number of a database"),
+        ("redis+sentinel://host/0", "name of a service"),
+        ("redis+sentinel://host", "name of a service"),
+        ("redis://localhost/0?no_such_option=1", "not the URL"),
+        ("redis://localhost/0#piece", "not the URL"),
+        ("http://localhost", "not the URL"),
+    ],
+)
+def test_url_that_says_nothing_useful_is_refused(url: str, says: str) -> None:
+    assert says in refusal(RedisConfig(url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:a/{SECRET}@localhost/0",
+        f"redis://:a#{SECRET}@localhost/0",
+        f"redis://:a?{SECRET}@localhost/0",
+        f"redis://:{SECRET}]@localhost/0",
+        f"redis://user:{SECRET}/x@localhost/0",
+        f"redis+sentinel://:{SECRET}@localhost/0",
+        f"redis://:{SECRET}@localhost:port/0",
+        f"{SECRET}://localhost",
+    ],
+)
+def test_refusal_holds_no_piece_of_the_password(url: str) -> None:
+    assert SECRET not in refusal(RedisConfig(url))
+
+
+async def test_database_that_this_redis_has_not_is_refused(redis: RedisServer) -> None:
+    config = RedisConfig(f"unix://{redis.socket}?db=4711")
+    with pytest.raises(UnsupportedRedis, match="no database"):
+        await RedisJobClient(config).start()
+    with pytest.raises(UnsupportedRedis, match="no database"):
+        await RedisJobConsumer(config, "w").start()
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "unix:///s", "redis+sentinel://h/mymaster"])
+def test_files_of_tls_without_tls_are_refused(url: str, tmp_path: Path) -> None:
+    assert "rediss://" in refusal(RedisConfig(url, tls_ca_file=tmp_path / "ca.pem"))
+
+
+@pytest.mark.parametrize("url", ["rediss://localhost", "rediss+sentinel://h/mymaster"])
+def test_files_of_tls_that_are_missing_or_none_are_refused(url: str, tmp_path: Path) -> None:
+    absent, empty = tmp_path / "absent.pem", tmp_path / "empty.pem"
+    empty.touch()
+    assert "absent.pem: No such file" in refusal(RedisConfig(url, tls_ca_file=absent))
+    assert "empty.pem" in refusal(RedisConfig(url, tls_ca_file=empty))
+    assert "empty.pem" in refusal(RedisConfig(url, tls_cert_file=empty, tls_key_file=empty))
+    assert "without its certificate" in refusal(RedisConfig(url, tls_key_file=empty))
