@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--write", type=Path, help="the page to write")
     arguments = parser.parse_args()
-    trials = asyncio.run(_run(arguments.words, arguments.runs))
+    trials = asyncio.run(run(arguments.words, arguments.runs))
     text = table(trials, Pace())
     print(text)
     if arguments.write is not None:
@@ -33,37 +33,32 @@ def main() -> None:
     sys.exit(not all(trial.holds for trial in trials))
 
 
-async def _run(words: list[str], runs: int) -> list[Trial]:
+async def run(words: list[str], runs: int) -> list[Trial]:
     references = References()
     trials = []
     for faults, running in ((ONE_REDIS, running_fleet), (REPLICATED, replicated_fleet)):
         chosen = [fault for fault in faults if all(word in fault.name for word in words)]
         if not chosen:
             continue
-        async with running() as fleet:
-            for fault in chosen:
-                trials += await _run_one(fleet, fault, references, runs)
-            await _until_nothing_is_left(fleet)
+        try:
+            async with running() as fleet:
+                for fault in chosen:
+                    trials += await run_one(fleet, fault, references, runs)
+                await _until_nothing_is_left(fleet)
+        except Exception as error:  # what was found until then is told all the same
+            trials.append(failed_trial("the fleet, at its start or end", error))
+            print(trials[-1].explain(), flush=True)
     return trials
 
 
-async def _until_nothing_is_left(fleet: Fleet) -> None:
-    """Of dead gateways neither. Raises TimeoutError."""
-    letters = "florilege:dlq:"
-    await until(
-        lambda: all(line.startswith(letters) for line in left_behind(fleet.redis)),
-        _STREAM_OF_THE_DEAD_S,
-    )
-
-
-async def _run_one(fleet: Fleet, fault: Fault, references: References, runs: int) -> list[Trial]:
+async def run_one(fleet: Fleet, fault: Fault, references: References, runs: int) -> list[Trial]:
     trials = []
     for _ in range(runs):
         began_s = time.monotonic()
         try:
             trial = await run_trial(fleet, fault, references)
-        except TimeoutError as error:
-            trial = failed_trial(fault, error)
+        except Exception as error:  # one run that failed must not lose the others
+            trial = failed_trial(fault.name, error)
             fleet.supervised = True
         trials.append(trial)
         took_s = time.monotonic() - began_s
@@ -76,6 +71,15 @@ async def _run_one(fleet: Fleet, fault: Fault, references: References, runs: int
         if not trial.holds:
             print(trial.explain(), flush=True)
     return trials
+
+
+async def _until_nothing_is_left(fleet: Fleet) -> None:
+    """Of dead gateways neither. Raises TimeoutError."""
+    letters = "florilege:dlq:"
+    await until(
+        lambda: all(line.startswith(letters) for line in left_behind(fleet.redis)),
+        _STREAM_OF_THE_DEAD_S,
+    )
 
 
 if __name__ == "__main__":

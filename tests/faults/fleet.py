@@ -64,12 +64,18 @@ class Fleet:
         for role, process in started:
             await self.admit(role, process)
         await self.until_all_serve()
+        self.supervise()
+
+    def supervise(self) -> None:
+        """From now, what ends is started anew."""
         self._supervisor = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
+        """Raises what the supervisor failed with."""
         if self._supervisor is not None:
             self._supervisor.cancel()
-            await asyncio.gather(self._supervisor, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._supervisor
 
     def begin(self, role: Role, place: int) -> ServerProcess:
         """A new process, which may not serve yet."""
@@ -93,9 +99,16 @@ class Fleet:
             self.rotation[:] = [gateway.url for gateway in self.gateways]
 
     async def until_all_serve(self) -> None:
-        """Every process lives, and every gateway knows every worker."""
+        """Every process lives, and every gateway knows every worker.
+
+        Raises TimeoutError, or what the supervisor failed with; it goes on.
+        """
 
         async def do() -> bool:
+            if self._supervisor is not None and self._supervisor.done():
+                ended = self._supervisor
+                self.supervise()
+                ended.result()
             if any(process.process.poll() is not None for process in self.processes):
                 return False
             counts = [await scrape(gateway) for gateway in self.gateways]

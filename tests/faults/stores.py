@@ -56,9 +56,10 @@ async def flush_scripts(fleet: Fleet, load: Load) -> Hit:
 
 
 async def fill_memory(fleet: Fleet, load: Load) -> Hit:
-    """New jobs are refused meanwhile; those in flight are answered."""
+    """New jobs are refused meanwhile; those in flight are answered, by new connections too."""
     hit = await _hit(fleet)
     fleet.redis.call("CONFIG", "SET", "maxmemory", "1mb")
+    fleet.redis.call("CLIENT", "KILL", "TYPE", "normal")
     before = load.answered
     await asyncio.sleep(_FULL_S)
     if load.answered == before:
@@ -83,5 +84,9 @@ FAULTS = (
     Fault("FLUSHALL", flush, ("resubmitted",), quick=True),
     Fault("XGROUP DESTROY", destroy_groups, ("redis_cmdstat_xgroup|create",), quick=True),
     Fault("SCRIPT FLUSH", flush_scripts, ("redis_cmdstat_eval",), quick=True),
-    Fault("maxmemory reached", fill_memory, ("refused", "redis_errorstat_OOM")),
+    Fault(
+        "maxmemory reached, and CLIENT KILL",
+        fill_memory,
+        ("refused", "redis_errorstat_OOM", "redis_reconnects"),
+    ),
 )

@@ -104,10 +104,10 @@ async def run_trial(
     )
 
 
-def failed_trial(fault: Fault, error: Exception) -> Trial:
+def failed_trial(fault: str, error: Exception) -> Trial:
     """Of a fault that the fleet did not come back from, or that never came about."""
     complaint = f"{type(error).__name__}: {error}"
-    return Trial(fault.name, Verdict(), 0, 0.0, {}, [], [complaint])
+    return Trial(fault, Verdict(), 0, 0.0, {}, [], [complaint])
 
 
 async def _until_calm(load: Load) -> None:
@@ -185,7 +185,11 @@ def without_proof(fault: Fault, hit: Hit, moved: Counts) -> list[str]:
 
 
 def _tokens(fleet: Fleet, before: ByProcess, after: ByProcess) -> dict[str, int]:
-    """By gateway that still lives."""
+    """By gateway that still lives.
+
+    One that was killed or replaced took its counts with it, and asking it just before would leave
+    out what it still answers while it drains. Its answers are checked as all others are.
+    """
     name = "florilege_tokens_total"
     return {
         gateway.url: int(after[url][name] - before.get(url, Counter())[name])
