@@ -4,10 +4,15 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 
+import hypothesis
 import pytest
 
 # Before the first import of triton: its kernels then run on the tensors of a CPU.
 os.environ["TRITON_INTERPRET"] = "1"
+
+# How long an example takes depends on what else the host does.
+hypothesis.settings.register_profile("any host", deadline=None)
+hypothesis.settings.load_profile("any host")
 
 Predicate = Callable[[], object]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transport_jobs import make_job, make_result
 
@@ -30,7 +30,6 @@ def assert_same(left: Any, right: Any) -> None:
             assert a == b, field.name
 
 
-@settings(deadline=None)  # how long it takes depends on what else the host does
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=20),
     st.booleans(),
@@ -113,7 +112,6 @@ def test_truncated_frame_is_refused(cut: int) -> None:
         Job.decode(make_job().encode()[:cut])
 
 
-@settings(deadline=None)  # how long it takes depends on what else the host does
 @given(st.binary(max_size=200))
 def test_no_bytes_are_taken_for_a_message(data: bytes) -> None:
     with pytest.raises(WireError):
@@ -122,7 +120,6 @@ def test_no_bytes_are_taken_for_a_message(data: bytes) -> None:
         decode_outcome(data)
 
 
-@settings(deadline=None)  # how long it takes depends on what else the host does
 @given(st.data())
 def test_corrupted_frame_is_refused_or_read_but_never_crashes(data: st.DataObject) -> None:
     frame = bytearray(make_result(make_job((2, 3))).encode())

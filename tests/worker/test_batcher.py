@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.batcher import BatchLimits, Waiting, take_batch
@@ -43,7 +43,6 @@ def fits(batch: list[Waiting]) -> bool:
     )
 
 
-@settings(deadline=None)  # how long it takes depends on what else the host does
 @given(jobs)
 def test_batch_is_the_longest_prefix_that_fits(waiting: list[Waiting]) -> None:
     count = take_batch(waiting, LIMITS)
@@ -54,7 +53,6 @@ def test_batch_is_the_longest_prefix_that_fits(waiting: list[Waiting]) -> None:
         assert not fits(waiting[: count + 1])
 
 
-@settings(deadline=None)  # how long it takes depends on what else the host does
 @given(jobs)
 def test_queue_is_always_emptied_in_order(waiting: list[Waiting]) -> None:
     left, taken = list(waiting), []
