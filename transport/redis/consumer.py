@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import StreamDelivery
 from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import OnEvent, ignore
+from transport.redis.failing import Failing
 from transport.redis.held import HeldDeliveries, by_queue
 from transport.redis.intake import Intake, IntakeConfig, IntakeLinks
 from transport.redis.keys import GROUP, model_keys
@@ -33,7 +35,7 @@ class ConsumerConfig:
     intake: IntakeConfig = field(default_factory=IntakeConfig)
     renew_s: float = 2.5  # three times within a lease
     reap_s: float = 30.0
-    healthy_s: float = 5.0  # how old the last answer of Redis may be
+    healthy_s: float = 5.0  # how old the last answer of Redis may be, and how long work may fail
 
 
 class RedisJobConsumer:
@@ -58,6 +60,7 @@ class RedisJobConsumer:
             commands, self._clock, self._held, self._answers, worker=name, block_s=redis.block_s
         )
         self._intakes: dict[str, Intake] = {}
+        self._announcing: defaultdict[str, Failing] = defaultdict(Failing)
         self._answered_s = float("-inf")  # when Redis last answered
         self._reap_at_s: dict[str, float] = {}
         self._keeping: asyncio.Task[None] | None = None
@@ -91,9 +94,11 @@ class RedisJobConsumer:
 
     @property
     def healthy(self) -> bool:
-        """Whether Redis answered lately."""
-        now_s = asyncio.get_running_loop().time()
-        return now_s - self._answered_s < self._config.healthy_s
+        """Whether Redis answered lately, and let us take jobs and say that we live."""
+        since_s = asyncio.get_running_loop().time() - self._answered_s
+        failing = [*self._announcing.values(), *(i.failing for i in self._intakes.values())]
+        longest_s = max([since_s, *(work.lasted_s for work in failing)])
+        return longest_s < self._config.healthy_s
 
     # --- JobConsumer ---
 
@@ -103,7 +108,9 @@ class RedisJobConsumer:
             await self._intake(model).ensure_groups()
             await self._announcer.announce(announcement)
             await self._reap_when_due(model)
+            self._announcing[model].succeeded()
         except (Unreachable, ResponseError) as error:  # the next heartbeat tries again
+            self._announcing[model].failed()
             get_logger().warning("announcement_failed", model=model, error=str(error))
 
     async def receive(self, model: str, max_tokens: int, wait_s: float) -> list[Delivery]:

@@ -17,6 +17,7 @@ from transport.redis.backoff import Backoff
 from transport.redis.clock import RedisClock
 from transport.redis.entries import Given, QueuedJob, StreamDelivery, parse_entry
 from transport.redis.errors import Unreachable
+from transport.redis.failing import Failing
 from transport.redis.held import HeldDeliveries
 from transport.redis.keys import GROUP, KEEP_S, LANES, model_keys
 from transport.redis.line import Line
@@ -62,6 +63,7 @@ class Intake:
         self._bulk_served_ms = 0  # by Redis' clock
         self._scan_at_s = 0.0
         self._backoff = Backoff()
+        self.failing = Failing()
 
     async def receive(self, max_tokens: int, wait_s: float) -> list[StreamDelivery]:
         """As `JobConsumer.receive`. Never raises for Redis: it is empty while there is none."""
@@ -76,8 +78,10 @@ class Intake:
                 self._ready += await self._wait(wait_s)
                 taken += self._take_ready(max_tokens)
             self._backoff.reset()
+            self.failing.succeeded()
         except (Unreachable, ResponseError) as error:
             known, self._in_doubt = self._in_doubt, True
+            self.failing.failed()
             if str(error).startswith("NOGROUP"):  # Redis lost what it had
                 self._has_groups = False
                 return taken
