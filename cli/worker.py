@@ -60,7 +60,9 @@ async def _serve(
 ) -> int:
     died = side.thread.died
     observers.health.add("engine", lambda: "dead" if died.done() else None)
-    observers.health.add("redis", lambda: None if side.consumer.healthy else "does not let it take jobs")
+    observers.health.add(
+        "redis", lambda: None if side.consumer.healthy else "does not let it take jobs"
+    )
     gc.collect()
     gc.freeze()  # what lives now lives on: the collector need not walk the models again
     running = [asyncio.create_task(worker.run()) for worker in side.workers]
