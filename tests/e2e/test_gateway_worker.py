@@ -152,7 +152,7 @@ def test_redis_that_goes_and_comes_back_empty_is_told_by_readiness(tmp_path: Pat
         redis.start()
         for process in (gateway, worker):
             process.wait_for(lambda process=process: is_ready(process), timeout_s=12)
-        assert status(gateway, MODEL) == 200
+        gateway.wait_for(lambda: status(gateway, MODEL) == 200, timeout_s=5)  # the next heartbeat
 
 
 @pytest.mark.parametrize("command", ["gateway", "worker"])
