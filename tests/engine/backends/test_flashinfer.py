@@ -27,10 +27,10 @@ class Rig:
 
     def __init__(self, *specs: AttentionSpec, kernels: str = "fa3") -> None:
         self.device = LaunchingDevice()
-        self.library = FakeFlashInfer(self.device)
+        self.flashinfer = FakeFlashInfer(self.device)
         self.specs, layers = specs, Layers(specs, torch.float16, self.device)
         self.backend = FlashInfer(
-            kernels, layers, self.library.BatchPrefillWithRaggedKVCacheWrapper
+            kernels, layers, self.flashinfer.BatchPrefillWithRaggedKVCacheWrapper
         )
         self.qkv = random_qkv(FULL, LARGE.tokens, torch.float16)
         self.outs = [self.qkv.new_empty(LARGE.tokens, 4 * 64) for _ in specs]
@@ -109,7 +109,7 @@ def test_graph_outlives_its_wrapper(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = rig.capture(SMALL, [64])
     rig.eager(LARGE, [1, 2, 3])
     rig.replay(graph, SMALL, [40, 3])
-    assert len(rig.library.wrappers) == 3
+    assert len(rig.flashinfer.wrappers) == 3
     rig.assert_all_right()
 
 
@@ -117,7 +117,7 @@ def test_plan_of_a_step_in_flight_is_not_overwritten() -> None:
     rig = Rig(CAUSAL, WINDOW)
     for lengths in LENGTHS[:3]:
         rig.eager(SMALL, lengths)
-    plans = [rig.library.wrappers[mask].pinned for mask in (0, 1)]
+    plans = [rig.flashinfer.wrappers[mask].pinned for mask in (0, 1)]
     assert len({*plans[0], *plans[1]}) == 6
     rig.assert_all_right()
 
@@ -136,7 +136,7 @@ def plan() -> dict[str, object]:
     """What a plan was asked for."""
     rig = Rig(WINDOW, kernels="fa2")
     rig.prepare(SMALL, [10, 20])
-    return rig.library.wrappers[0].planned_with[0]
+    return rig.flashinfer.wrappers[0].planned_with[0]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_plan_is_given_bfloat16_where_the_model_has_it() -> None:
 def test_plan_reads_lengths_on_the_host_and_first_with_all_rows() -> None:
     rig = Rig(FULL)
     steps = [rig.prepare(SMALL, lengths) for lengths in LENGTHS[:2]]
-    (wrapper,) = rig.library.wrappers
+    (wrapper,) = rig.flashinfer.wrappers
     assert wrapper.rows == SMALL.tokens
     for asked, step in zip(wrapper.planned_with, steps, strict=True):
         assert asked["qo_indptr"] is step.cu_seqlens
@@ -182,7 +182,7 @@ def test_plan_reads_lengths_on_the_host_and_first_with_all_rows() -> None:
 def test_wrapper_is_made_for_graphs_of_one_backend() -> None:
     rig = Rig(FULL, kernels="fa2")
     rig.prepare(SMALL, [3])
-    made_with = rig.library.wrappers[0].made_with
+    made_with = rig.flashinfer.wrappers[0].made_with
     assert made_with["backend"] == "fa2"
     assert made_with["use_cuda_graph"] is True
     assert len(made_with["qo_indptr_buf"]) == SMALL.slots + 2
@@ -198,7 +198,7 @@ def test_step_of_more_sequences_than_graphs_hold_is_computed() -> None:
 def test_layers_that_differ_in_nothing_share_a_plan() -> None:
     rig = Rig(FULL, AttentionSpec(heads=4, kv_heads=2, head_dim=64, scale=0.2))
     rig.eager(SMALL, [3, 4])
-    assert len(rig.library.wrappers) == 1
+    assert len(rig.flashinfer.wrappers) == 1
     rig.assert_all_right()
 
 
