@@ -75,7 +75,6 @@ class Worker:
         self._config = config
         self._metrics = metrics
         self._budget = BatchBudget(model.engine.max_batch_tokens)
-        self._limits = BatchLimits(model.engine.max_batch_tokens, config.max_batch_sequences)
         self._throughput = Throughput(model.engine.max_batch_tokens)
         self._device_metrics = DeviceMetrics(metrics, model.spec.id)
         self._room = asyncio.Semaphore(config.steps_in_flight)
@@ -122,7 +121,7 @@ class Worker:
     async def _next_batch(self) -> list[Delivery]:
         if self._draining:
             return []
-        free_tokens = self._limits.max_batch_tokens - sum(d.job.tokens for d in self._pending)
+        free_tokens = self._budget.tokens - sum(d.job.tokens for d in self._pending)
         if free_tokens > 0:
             wait_s = 0.0 if self._pending else self._config.receive_wait_s
             self._pending += await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
@@ -130,7 +129,8 @@ class Worker:
         if self._draining:
             return []
         waiting = [Waiting(d.job, alone=d.attempt > 1) for d in self._pending]
-        count = take_batch(waiting, self._limits)
+        limits = BatchLimits(self._budget.tokens, self._config.max_batch_sequences)
+        count = take_batch(waiting, limits)
         batch, self._pending = self._pending[:count], self._pending[count:]
         return batch
 
@@ -219,7 +219,6 @@ class Worker:
     def _take_budget(self) -> None:
         """A larger job still runs, alone, and is split where memory is too small for it."""
         tokens, name = self._budget.tokens, self._model.spec.id
-        self._limits = replace(self._limits, max_batch_tokens=tokens)
         self._throughput.resize(tokens)
         self._metrics.batch_budget_tokens.labels(name).set(tokens)
         get_logger().warning("batch_budget_changed", model=name, max_batch_tokens=tokens)

@@ -1,5 +1,6 @@
 """One model's forward between buffers of the device, ready to be captured."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +12,7 @@ from engine.batch import Batch, Kind
 from engine.device.buckets import SLOTS, Configuration, seqlen_bucket, slot_bucket
 from engine.device.device import Device
 from engine.device.inputs import InputLimits, StaticInputs
-from engine.device.staging import InputRing
+from engine.device.staging import InputBuffer, InputRing
 from engine.kernels import Kernels
 from engine.runner import Model
 
@@ -67,17 +68,17 @@ class ModelProgram:
         return Configuration(kind, tokens, slots, bound)
 
     def upload(self, configuration: Configuration, batch: Batch) -> None:
-        buffer = self._ring.take()
-        try:
-            self._inputs.fill(buffer, configuration, batch)
-            self._device.run(partial(self._inputs.upload, buffer, configuration))
-        finally:
-            self._ring.give(buffer)
+        self._upload(configuration, partial(self._inputs.fill, batch=batch))
 
     def upload_blank(self, configuration: Configuration) -> None:
+        self._upload(configuration, self._inputs.fill_blank)
+
+    def _upload(
+        self, configuration: Configuration, fill: Callable[[InputBuffer, Configuration], None]
+    ) -> None:
         buffer = self._ring.take()
         try:
-            self._inputs.fill_blank(buffer, configuration)
+            fill(buffer, configuration)
             self._device.run(partial(self._inputs.upload, buffer, configuration))
         finally:
             self._ring.give(buffer)
