@@ -1,6 +1,6 @@
 """The models that are measured, by their sizes: their weights are random."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from checkpoint.spec import Pooling
@@ -57,19 +57,7 @@ QWEN3 = ModelShape(
     max_tokens=32_768,
     causal=True,
 )
-PPLX = ModelShape(
-    name="pplx-embed-0.6b",
-    architecture="qwen3",
-    pooling="mean",
-    layers=28,
-    width=1024,
-    heads=16,
-    kv_heads=8,
-    head_dim=128,
-    mlp_width=3072,
-    vocabulary=151_936,
-    max_tokens=32_768,
-)
+PPLX = replace(QWEN3, name="pplx-embed-0.6b", pooling="mean", causal=False)
 BGE_M3 = ModelShape(
     name="bge-m3",
     architecture="xlm-roberta",

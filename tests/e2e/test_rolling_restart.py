@@ -53,14 +53,22 @@ async def wait_for(process: ServerProcess, metric: str, least: float = 1) -> Non
             await asyncio.sleep(0.05)
 
 
-async def test_rolling_restart_of_everything_drops_no_request(
-    deployed: Deployment, redis: RedisServer, references: References
-) -> None:
+async def two_of_each(
+    deployed: Deployment, speed: tuple[str, ...]
+) -> tuple[list[ServerProcess], list[ServerProcess]]:
+    """Gateways that know of both workers, and the workers."""
     gateways = [deployed.gateway() for _ in range(2)]
-    workers = [deployed.simulated_worker(*SPEED) for _ in range(2)]
+    workers = [deployed.simulated_worker(*speed) for _ in range(2)]
     await asyncio.to_thread(deployed.settle)
     for gateway in gateways:
         await wait_for(gateway, "florilege_live_workers", 2)
+    return gateways, workers
+
+
+async def test_rolling_restart_of_everything_drops_no_request(
+    deployed: Deployment, redis: RedisServer, references: References
+) -> None:
+    gateways, workers = await two_of_each(deployed, SPEED)
     async with loaded(gateways, references) as load:
         await load.until(50)
         new_workers = [deployed.simulated_worker(*SPEED) for _ in range(2)]
@@ -81,11 +89,7 @@ async def test_rolling_restart_of_everything_drops_no_request(
 async def test_worker_killed_under_load_costs_time_and_no_answer(
     deployed: Deployment, references: References
 ) -> None:
-    gateways = [deployed.gateway() for _ in range(2)]
-    workers = [deployed.simulated_worker(*BUSY) for _ in range(2)]
-    await asyncio.to_thread(deployed.settle)
-    for gateway in gateways:
-        await wait_for(gateway, "florilege_live_workers", 2)
+    gateways, workers = await two_of_each(deployed, BUSY)
     async with loaded(gateways, references) as load:
         await load.until(50)
         workers[0].process.kill()
