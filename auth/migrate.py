@@ -7,7 +7,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, sel
 
 from auth.errors import SchemaNewer, SchemaOutdated
 
-HEAD = "0001"  # the newest file of migrations/versions; four digits, so that they compare as text
+HEAD = "0002"  # the newest file of migrations/versions; four digits, so that they compare as text
 SCRIPTS = Path(__file__).parent / "migrations"
 
 _version = Table("alembic_version", MetaData(), Column("version_num", String(32)))

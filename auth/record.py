@@ -65,6 +65,7 @@ class KeyRecord(NewKey):
     created_at: int
     revoked_at: int | None = None
     last_used_at: int | None = None
+    replaces: str | None = None  # the key this one was rotated from
 
     def active(self, now: float) -> bool:
         """Neither revoked nor expired."""

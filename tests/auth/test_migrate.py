@@ -21,11 +21,10 @@ from auth.record import NewKey
 from auth.schema import metadata
 from auth.store import KeyStore
 
-# The first revision is final: what comes later adds to it.
 KEY_COLUMNS = {
     *("kid", "digest", "pv", "name", "owner", "project", "env", "scopes", "models", "lane"),
     *("rpm", "tpm", "max_concurrency", "burst_s", "daily_tokens", "monthly_tokens"),
-    *("created_at", "expires_at", "revoked_at", "last_used_at", "revision"),
+    *("created_at", "expires_at", "revoked_at", "last_used_at", "replaces", "revision"),
 }
 
 
