@@ -21,8 +21,12 @@ class UnknownKey(AuthError):
     """No row has this key id."""
 
 
+class UnknownProject(AuthError):
+    """No row has this name of a project."""
+
+
 class KeyRefused(AuthError):
-    """The key asked for cannot be made: a field of `NewKey` is outside its range."""
+    """What is asked of a key cannot be: a field outside its range, a dead key to be rotated."""
 
 
 class PepperMissing(AuthError):

@@ -1,6 +1,7 @@
 """A key as the store keeps it."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from auth.errors import KeyRefused
@@ -11,6 +12,14 @@ Lane = Literal["online", "bulk"]
 LANES: frozenset[str] = frozenset({"online", "bulk"})
 SCOPES = frozenset({"embed", "rerank", "admin"})
 DEFAULT_SCOPES = frozenset({"embed", "rerank"})
+MAX_TEXT = 256  # characters of a name
+LATEST = 253_402_300_799  # the last second of the year 9999
+_MOST = {  # what the database, and the script that counts, can hold; of the others below
+    "rpm": 2**31 - 1,
+    "max_concurrency": 2**31 - 1,
+    "burst_s": 86_400,
+}
+_MOST_TOKENS = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +32,35 @@ class Limits:
     burst_s: float | None = None  # of rpm and tpm that may be spent at once; None: a minute's
     daily_tokens: int | None = None
     monthly_tokens: int | None = None
+
+    @property
+    def any_set(self) -> bool:
+        """Whether anything is limited; a burst alone limits nothing."""
+        return any(
+            getattr(self, limit.name) is not None
+            for limit in fields(self)
+            if limit.name != "burst_s"
+        )
+
+    def changed(self, changes: Mapping[str, int | float | None]) -> "Limits":
+        """With these fields in place of its own; None lifts a limit. Raises `KeyRefused`."""
+        unknown = changes.keys() - {limit.name for limit in fields(self)}
+        if unknown:
+            raise KeyRefused(f"no such limit: {', '.join(sorted(unknown))}")
+        limits: Limits = replace(self, **changes)  # type: ignore[arg-type]  # checked next
+        limits.check()
+        return limits
+
+    def check(self) -> None:
+        """Raises `KeyRefused` for a limit outside its range."""
+        for limit in fields(self):
+            value, most = getattr(self, limit.name), _MOST.get(limit.name, _MOST_TOKENS)
+            if value is None:
+                continue
+            if limit.name != "burst_s" and not isinstance(value, int):
+                raise KeyRefused(f"{limit.name}: a whole number")
+            if not 0 < value <= most:  # nor is NaN
+                raise KeyRefused(f"{limit.name}: above zero and up to {most}, or no limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +79,20 @@ class NewKey:
 
     def check(self) -> None:
         """Raises `KeyRefused` for a field outside its range; `env` is `generate_key`'s to check."""
-        if not self.name.strip() or not self.name.isprintable():
+        if not _is_text(self.name):
             raise KeyRefused("a key needs a name, of printable characters")
+        for what, text in (("owner", self.owner), ("project", self.project)):
+            if text is not None and not _is_text(text):
+                raise KeyRefused(f"{what}: printable characters, or none given")
         if not self.scopes or not self.scopes <= SCOPES:
             raise KeyRefused(f"scopes: one or more of {', '.join(sorted(SCOPES))}")
-        if self.models is not None and not self.models:
+        if self.models is not None and not (self.models and all(map(_is_text, self.models))):
             raise KeyRefused("models: at least one, or none given for all")
         if self.lane is not None and self.lane not in LANES:
             raise KeyRefused(f"lane: one of {', '.join(sorted(LANES))}")
-        for limit in fields(self.limits):
-            value = getattr(self.limits, limit.name)
-            if value is not None and value <= 0:
-                raise KeyRefused(f"{limit.name}: above zero, or none given for no limit")
+        if self.expires_at is not None and not 0 < self.expires_at <= LATEST:
+            raise KeyRefused("the expiry: a time before the year 10000")
+        self.limits.check()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +110,7 @@ class KeyRecord(NewKey):
     def active(self, now: float) -> bool:
         """Neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+def _is_text(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable() and len(text) <= MAX_TEXT

@@ -6,18 +6,22 @@ from collections.abc import Callable
 
 from auth.authenticator import Authenticator
 from auth.errors import AuthError, PepperMismatch, PepperMissing, StoreUnavailable
+from auth.nudge import LocalNudge, Nudge
 from auth.pepper import Peppers
 from auth.snapshot import EMPTY, Snapshot
 from auth.store import KeyStore
 from observability.logs import get_logger
 
 POLL_S = 2.0  # a revocation is promised within 5 s: two polls, and a second for the database
+ALONE_POLL_S = 0.5  # where no Redis carries a nudge from the command line
 
 log = get_logger()
 
 
 class KeyWatch:
     """Asks the store for its revision every `poll_s`, and for the keys when it has changed.
+
+    A nudge has it ask at once. Who changes keys in this process sends one, rather than refresh.
 
     `read_peppers` is called when the keys have changed and there are some, so that a server which
     started without keys finds the pepper that the first `keys create` made.
@@ -29,11 +33,13 @@ class KeyWatch:
         store: KeyStore,
         read_peppers: Callable[[], Peppers],
         *,
+        nudge: Nudge | None = None,
         poll_s: float = POLL_S,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
         self._read_peppers = read_peppers
+        self._nudge = nudge or LocalNudge()
         self._poll_s = poll_s
         self._revision: int | None = None  # of the last refresh that succeeded
         self._failed = False
@@ -74,15 +80,25 @@ class KeyWatch:
 
         What fails is logged when it begins, and tried again.
         """
-        while True:
-            await asyncio.sleep(self._poll_s)
-            refreshing = asyncio.ensure_future(self._refresh_and_log())
-            try:
-                await asyncio.shield(refreshing)
-            except asyncio.CancelledError:
-                # A connection cut off half-way leaves its thread to an event loop that closes.
-                await refreshing
-                raise
+        nudged = asyncio.create_task(self._nudge.wait())
+        try:
+            while True:
+                # One wait outlives many polls: a hint that comes between two of them is not lost.
+                await asyncio.wait({nudged}, timeout=self._poll_s)
+                if nudged.done():
+                    nudged = asyncio.create_task(self._nudge.wait())
+                await self._refresh_whole()
+        finally:
+            nudged.cancel()
+
+    async def _refresh_whole(self) -> None:
+        refreshing = asyncio.ensure_future(self._refresh_and_log())
+        try:
+            await asyncio.shield(refreshing)
+        except asyncio.CancelledError:
+            # A connection cut off half-way leaves its thread to an event loop that closes.
+            await refreshing
+            raise
 
     async def _refresh_and_log(self) -> None:
         try:
