@@ -54,8 +54,8 @@ class ModelWatch:
                 await self._catalog.entry(model.spec)  # so that no request waits for its tokenizer
 
     def lacking(self, ready_when: ReadyWhen) -> str | None:
-        """Why requests should go elsewhere, if anything is lacking."""
-        live = [name for name, count in self.live_workers.items() if count]
+        """Why requests should go elsewhere, if anything is lacking now."""
+        live = [name for name in self.live_workers if self._client.live_workers(name)]
         if ready_when == "redis" or (live and ready_when == "any"):
             return None
         if not live:

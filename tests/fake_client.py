@@ -34,6 +34,9 @@ class FakeClient:
             raise self.error
         return self.served
 
+    def live_workers(self, model: str) -> int:
+        return self.served[model].live_workers if model in self.served else 0
+
     async def tokenizer(self, sha256: str) -> bytes:
         self.asked_tokenizers += 1
         return self.tokenizers[sha256]

@@ -55,6 +55,10 @@ class JobClient(Protocol):
         """Every announced model by its id."""
         ...
 
+    def live_workers(self, model: str) -> int:
+        """Of a model, at this moment, as far as is known."""
+        ...
+
     async def tokenizer(self, sha256: str) -> bytes:
         """The tokenizer.json of that digest.
 
@@ -102,4 +106,8 @@ class JobConsumer(Protocol):
 
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         """Give up jobs that were not begun: others receive them at once, as if we never had."""
+        ...
+
+    async def release(self, model: str) -> None:
+        """Hand back what is this worker's though it never received it: it receives no more."""
         ...

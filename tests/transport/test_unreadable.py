@@ -3,17 +3,18 @@
 import asyncio
 from typing import Any
 
+import numpy as np
 import pytest
 from redis_server import RedisServer
 from redis_sides import Events, answering, gateway, receive, submit, where, worker
 from transport_jobs import MODEL, make_announcement, make_job, make_result
 
-from transport.messages import JobError, encode_outcome
+from transport.messages import JobError, JobResult, encode_outcome
 from transport.redis.announce import Announced
 from transport.redis.client import RedisJobClient
 from transport.redis.consumer import RedisJobConsumer
 from transport.redis.keys import MODELS, model_keys, reply_key
-from transport.redis.replies import Assembly
+from transport.redis.replies import CHUNK_BYTES, Assembly, cut
 
 HEARTBEATS = model_keys(MODEL).heartbeats
 QUEUED = b"1 0 0 0 0"
@@ -131,7 +132,8 @@ async def test_answers_are_read_behind_an_unreadable_one(
 
 def test_fields_of_a_newer_worker_are_left_out() -> None:
     fields = [b"new", b"1", b"j", b"a", b"i", b"0", b"n", b"1", b"b", QUEUED, b"d", b"frame"]
-    (reply,) = Assembly().add(fields)
+    reply = Assembly().add(fields)
+    assert reply is not None
     assert (reply.job_id, reply.frame) == ("a", b"frame")
 
 
@@ -161,3 +163,74 @@ async def test_answer_of_another_version_fails_its_job(redis: RedisServer) -> No
                 await waiting
         assert events.seen["unreadable_reply"] == 1
         await consumer.complete(delivery, make_result(delivery.job))
+
+
+def chunks(job_id: str, count: int = 4) -> list[dict[bytes, bytes]]:
+    """The entries of an answer that is long."""
+    rows = np.zeros((1, (count - 1) * CHUNK_BYTES // 4), np.float32)
+    parts = cut(encode_outcome(job_id, JobResult(job_id, np.array([0, 1], np.int32), rows)))
+    assert len(parts) == count
+    return [
+        {
+            **{b"j": job_id.encode(), b"i": b"%d" % i, b"n": b"%d" % count},
+            **{b"b": QUEUED, b"d": bytes(part)},
+        }
+        for i, part in enumerate(parts)
+    ]
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: entry.update({b"b": b"x"}),
+        lambda entry: entry.update({b"i": b"x"}),
+        lambda entry: entry.pop(b"j"),
+        lambda entry: entry.pop(b"d"),
+        lambda entry: entry.clear() or entry.update({b"x": b"y"}),
+    ],
+)
+async def test_unreadable_part_of_a_long_answer_fails_its_job_at_once(
+    redis: RedisServer, damage: Any, place: int
+) -> None:
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting, other = await submit(client), await submit(client)
+        first, second = await receive(consumer, 2)
+        entries = chunks(first.job.job_id)
+        damage(entries[place])
+        with redis.client() as raw:
+            for entry in entries:
+                raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
+        with pytest.raises(JobError, match="engine_failed"):
+            await asyncio.wait_for(waiting, 2)
+        assert events.seen["unreadable_reply"] == 1
+        await consumer.complete(second, make_result(second.job))
+        await asyncio.wait_for(other, 2)
+        await consumer.complete(first, make_result(first.job))
+
+
+def test_part_that_is_missing_breaks_its_answer_and_no_other() -> None:
+    assembly = Assembly()
+    for entry in (*chunks("a")[:2], *chunks("a")[3:]):
+        assert assembly.add(flat(entry)) is None
+    assert "a" in assembly.take_broken()
+    assert assembly.take_broken() == []
+    whole = [assembly.add(flat(entry)) for entry in chunks("b")]
+    assert [reply.job_id for reply in whole if reply] == ["b"]
+    assert assembly.take_broken() == []
+
+
+def test_end_of_an_answer_whose_beginning_was_read_before_breaks_nothing() -> None:
+    """A gateway that meets another memory of Redis reads its stream from there."""
+    assembly = Assembly()
+    for entry in chunks("a")[:2]:
+        assembly.add(flat(entry))
+    assembly.clear()
+    for entry in chunks("a")[2:]:
+        assert assembly.add(flat(entry)) is None
+    assert assembly.take_broken() == []
+
+
+def flat(entry: dict[bytes, bytes]) -> list[bytes]:
+    return [word for pair in entry.items() for word in pair]

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from checkpoint.spec import ModelSpec
@@ -57,12 +58,19 @@ class Announcer:
         return known[1]
 
 
+class _Heartbeat(NamedTuple):
+    at_ms: int  # by Redis' clock
+    tokens_per_s: float | None
+    heard_s: float  # when we first saw it, by the event loop's clock
+
+
 @dataclass(eq=False)
 class _Known:
     spec: ModelSpec
     digest: bytes
-    heartbeats: dict[bytes, tuple[int, float | None]] = field(default_factory=dict)  # ms, tokens/s
+    heartbeats: dict[bytes, _Heartbeat] = field(default_factory=dict)  # by worker
     last_ms: int = 0  # when the last of all was
+    served_s: float = 0.0  # when we last heard a worker, or that one left, by the loop's clock
 
 
 class Announced:
@@ -73,6 +81,9 @@ class Announced:
         self._models: dict[str, _Known] = {}
         self._unreadable: dict[str, bytes] = {}  # models, and the digest that was told of
         self._now_ms, self._heard_s = 0, 0.0  # Redis' clock when we last heard, and ours
+        self._is_deaf = False  # Redis did not answer when last asked
+        self._listens_s = float("-inf")  # since when it has always answered
+        self._believes_s = float("-inf")  # heartbeats that were heard before count no more
 
     async def refresh(self) -> None:
         """Hear what was announced; what cannot be read is told of once, and left out.
@@ -80,8 +91,12 @@ class Announced:
         Raises what `Line.execute` raises.
         """
         prefixes = (f"{PREFIX}model:", f"{PREFIX}hb:")
+        was_deaf, self._is_deaf = self._is_deaf, True
         self._now_ms, *found = await DISCOVER.run(self._line, (MODELS,), *prefixes)
         self._heard_s = asyncio.get_running_loop().time()
+        self._is_deaf = False
+        if was_deaf:
+            self._listens_s = self._heard_s
         names = [unquote(name.decode(errors="replace")) for name, _, _ in found]
         for model, (_, digest, heartbeats) in zip(names, found, strict=True):
             await self._hear(model, digest, heartbeats)
@@ -92,15 +107,31 @@ class Announced:
         for model in self._unreadable.keys() - set(names):
             del self._unreadable[model]
 
+    def believe_no_more(self) -> None:
+        """Redis was away for long, and may be empty: a worker lives once it is heard anew."""
+        self._believes_s = asyncio.get_running_loop().time()
+
     def models(self) -> Mapping[str, ServedModel]:
         return {
             name: ServedModel(known.spec, len(self._live(known)))
             for name, known in self._models.items()
         }
 
-    def is_live(self, model: str) -> bool:
+    def live_workers(self, model: str) -> int:
         known = self._models.get(model)
-        return known is not None and bool(self._live(known))
+        return len(self._live(known)) if known else 0
+
+    def is_deserted(self, model: str) -> bool:
+        """Whether nobody has served the model for as long as a worker may be silent.
+
+        While Redis did not answer nobody could be heard, which says nothing of workers. To be asked
+        after a refresh.
+        """
+        known = self._models.get(model)
+        if known is None or self._live(known):
+            return False
+        silent_s = self._heard_s - max(known.served_s, self._listens_s, self._believes_s)
+        return silent_s >= DEAD_AFTER_MS / 1000
 
     def tokens_per_s(self, model: str) -> float | None:
         """Of all live workers that know theirs."""
@@ -118,7 +149,11 @@ class Announced:
     def _live(self, known: _Known) -> list[float | None]:
         since_s = asyncio.get_running_loop().time() - self._heard_s
         alive_ms = self._now_ms + since_s * 1000 - DEAD_AFTER_MS
-        return [rate for at_ms, rate in known.heartbeats.values() if at_ms > alive_ms]
+        return [
+            heartbeat.tokens_per_s
+            for heartbeat in known.heartbeats.values()
+            if heartbeat.at_ms > alive_ms and heartbeat.heard_s >= self._believes_s
+        ]
 
     async def _hear(self, model: str, digest: bytes, heartbeats: list[bytes]) -> None:
         known = self._models.get(model)
@@ -133,16 +168,22 @@ class Announced:
                 return
             known = self._models[model] = _Known(spec, digest)
             self._unreadable.pop(model, None)
-        known.heartbeats = {}  # a worker that left has taken its own away
+        before, known.heartbeats = known.heartbeats, {}
         for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
             at_ms, _, rate = text.partition(b" ")
             try:
-                heartbeat = (int(at_ms), float(rate) if rate else None)
+                heartbeat = _Heartbeat(int(at_ms), float(rate) if rate else None, self._heard_s)
             except ValueError as error:
                 self._tell(model, digest, error)
                 continue
+            old = before.get(worker)
+            if old is not None and old.at_ms == heartbeat.at_ms:
+                heartbeat = old
             known.heartbeats[worker] = heartbeat
-            known.last_ms = max(known.last_ms, heartbeat[0])
+            known.last_ms = max(known.last_ms, heartbeat.at_ms)
+            known.served_s = max(known.served_s, heartbeat.heard_s)
+        if before.keys() - known.heartbeats.keys():  # who leaves in order takes its own away
+            known.served_s = self._heard_s
 
     def _tell(self, model: str, digest: bytes, error: Exception) -> None:
         if self._unreadable.get(model) != digest:

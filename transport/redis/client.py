@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -45,6 +46,7 @@ class ClientConfig:
     backlog_wait_s: float = 0.1  # how long one that is asked for may be waited for
     withdraw_s: float = 0.25  # how long a caller who leaves may be kept for it
     retry_after_s: float = 1.0
+    next_worker_s: float = 5.0  # a worker that starts, or takes over, announces itself within that
 
 
 class RedisJobClient:
@@ -65,7 +67,13 @@ class RedisJobClient:
         self._queues = QueuesHeard(
             self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
         )
-        listener = Listener(self._settle, self._count_unreadable, self._send_all)
+        listener = Listener(
+            on_reply=self._settle,
+            on_unreadable=self._count_unreadable,
+            on_broken=self._fail_broken,
+            on_loss=self._send_all,
+            on_return=self._announced.believe_no_more,
+        )
         self._mailbox = Mailbox(self.name, self._connections, self._config.mailbox, listener)
         self._outstanding: dict[str, Outstanding] = {}
         self._withdrawing: set[asyncio.Task[None]] = set()
@@ -114,7 +122,7 @@ class RedisJobClient:
     # --- JobClient ---
 
     async def submit(self, job: Job) -> JobResult:
-        if not self._announced.is_live(job.model) or not self.healthy:
+        if not self.live_workers(job.model) or not self.healthy:
             raise self._error("not_ready")
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + job.budget_ms / 1000
@@ -139,6 +147,9 @@ class RedisJobClient:
 
     async def models(self) -> Mapping[str, ServedModel]:
         return self._announced.models()
+
+    def live_workers(self, model: str) -> int:
+        return self._announced.live_workers(model)
 
     async def tokenizer(self, sha256: str) -> bytes:
         try:
@@ -210,6 +221,23 @@ class RedisJobClient:
             return
         self._queues.hear(waiting.job.model, reply.queued)
 
+    def _fail_broken(self, job_id: str) -> None:
+        """A part of its answer cannot be read, and the entry that could give another is gone."""
+        waiting = self._outstanding.get(job_id)
+        if waiting is not None:
+            waiting.resolve(JobError("engine_failed"))
+
+    def _fail_deserted(self) -> None:
+        """Nobody is there who would take these jobs, or finish them."""
+        deserted: Counter[str] = Counter()
+        for waiting in self._outstanding.values():
+            if self._announced.is_deserted(waiting.job.model):
+                error = JobError("not_ready", retry_after_s=self._config.next_worker_s)
+                if waiting.resolve(error):
+                    deserted[waiting.job.model] += 1
+        for model, jobs in deserted.items():
+            get_logger().warning("model_deserted", model=model, failed_jobs=jobs)
+
     def _send_all(self) -> None:
         """All that is outstanding, anew. What is on its way looks for itself whether it is lost."""
         for waiting in self._outstanding.values():
@@ -245,6 +273,7 @@ class RedisJobClient:
         while True:
             try:
                 await self._announced.refresh()
+                self._fail_deserted()
             except (Unreachable, ResponseError):
                 pass  # the mailbox says so
             except Exception as error:  # no model would be discovered any more

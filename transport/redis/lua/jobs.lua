@@ -17,11 +17,13 @@ local function remove(lane, group, id, tokens)
   if redis.call('XDEL', queue, id) == 0 then
     return false
   end
-  if redis.call('XLEN', queue) == 0 then
-    redis.call('SET', counter, 0, 'KEEPTTL')
-  else
-    redis.call('DECRBY', counter, tokens)
+  -- A counter that somebody deleted, or that was evicted, counts from 0 again, never below, and is
+  -- right once the queue is empty.
+  local left = 0
+  if redis.call('XLEN', queue) > 0 then
+    left = math.max(0, (tonumber(redis.call('GET', counter)) or 0) - tonumber(tokens))
   end
+  redis.call('SET', counter, string.format('%d', left), 'EX', 86400)
   return true
 end
 

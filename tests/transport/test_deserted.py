@@ -1,0 +1,124 @@
+"""A model whose last worker is gone: its jobs fail once nobody may be expected any more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from redis_keyspace import left_behind, miscounted
+from redis_server import RedisServer, running_redis
+from redis_sides import QUICK, RENEWS, answering, gateway, receive, submit, where, worker
+from transport_jobs import MODEL, make_announcement, make_job, make_result
+
+from transport.messages import JobError
+from transport.redis.client import ClientConfig, RedisJobClient
+from transport.redis.consumer import RedisJobConsumer
+from transport.redis.keys import model_keys
+from transport.redis.mailbox import MailboxConfig
+
+SILENT_S = 0.5  # of a worker that is dead; longer than what a busy host may take for a heartbeat
+DAY_S = 86_400
+
+
+@pytest.fixture(autouse=True)
+def short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.redis.announce.DEAD_AFTER_MS", int(SILENT_S * 1000))
+
+
+@asynccontextmanager
+async def dying_worker(redis: RedisServer) -> AsyncIterator[RedisJobConsumer]:
+    """Its only heartbeat is this one."""
+    consumer = RedisJobConsumer(where(redis), "dead", RENEWS)
+    await consumer.start()
+    await consumer.announce(make_announcement())
+    yield consumer
+    await consumer.close()
+
+
+async def test_jobs_without_a_worker_fail_as_soon_as_that_is_known(redis: RedisServer) -> None:
+    async with dying_worker(redis) as dead, gateway(redis) as client:
+        began_s = asyncio.get_running_loop().time()
+        running = await submit(client, make_job((5,)))
+        await receive(dead)
+        waiting = await submit(client, make_job((7,), lane="bulk"))
+        for task in (running, waiting):
+            with pytest.raises(JobError) as caught:
+                await asyncio.wait_for(task, 5)
+            assert caught.value.code == "not_ready"
+            assert caught.value.retry_after_s == ClientConfig().next_worker_s
+        assert SILENT_S / 2 < asyncio.get_running_loop().time() - began_s < SILENT_S + 1
+        assert client.live_workers(MODEL) == 0
+        assert not miscounted(redis)
+        assert redis.call("KEYS", "florilege:dd:*") == ""
+    assert not left_behind(redis)
+
+
+async def test_worker_that_comes_in_time_gets_the_jobs_of_the_last_one(redis: RedisServer) -> None:
+    async with gateway(redis) as client:
+        async with dying_worker(redis):  # it leaves in order, and is known to be gone at once
+            waiting = [await submit(client) for _ in range(3)]
+        async with asyncio.timeout(SILENT_S):
+            while client.live_workers(MODEL):
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(SILENT_S / 2)
+        assert not any(task.done() for task in waiting)
+        async with worker(redis, "heir") as heir, answering(heir), asyncio.timeout(5):
+            await asyncio.gather(*waiting)
+    assert not left_behind(redis)
+
+
+async def test_redis_that_is_away_is_no_word_of_its_workers() -> None:
+    """Jobs outlast an absence that is longer than what a worker may be silent."""
+    with running_redis() as redis:
+        async with worker(redis, "w1") as consumer, gateway(redis) as client:
+            waiting = [await submit(client) for _ in range(3)]
+            redis.kill()
+            await asyncio.sleep(2 * SILENT_S)
+            redis.start()
+            async with answering(consumer), asyncio.timeout(10):
+                await asyncio.gather(*waiting)
+
+
+async def test_after_an_absence_of_redis_a_worker_lives_once_it_is_heard_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("transport.redis.announce.DEAD_AFTER_MS", 60_000)
+    config = ClientConfig(MailboxConfig(keep_alive_s=0.02, healthy_s=0.1), discovery_s=0.02)
+    with running_redis() as redis:
+        client = RedisJobClient(where(redis), config)
+        async with dying_worker(redis) as consumer:
+            await client.start()
+            assert client.live_workers(MODEL) == 1
+            redis.call("CLIENT", "PAUSE", "300", "ALL")  # it keeps the heartbeat, still young
+            async with asyncio.timeout(2):
+                while client.healthy:
+                    await asyncio.sleep(0.001)
+                while not client.healthy:
+                    await asyncio.sleep(0.001)
+            assert client.live_workers(MODEL) == 0
+            await consumer.announce(make_announcement())
+            async with asyncio.timeout(2):
+                while not client.live_workers(MODEL):
+                    await asyncio.sleep(0.001)
+            await client.close()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_counter_of_tokens_that_was_deleted_is_never_negative(
+    redis: RedisServer, answered: bool
+) -> None:
+    counter = model_keys(MODEL).tokens[0]
+    async with worker(redis, "w1") as consumer, gateway(redis, QUICK) as client:
+        waiting = [await submit(client, make_job((5,))) for _ in range(2)]
+        deliveries = await receive(consumer, 2)
+        redis.call("DEL", counter)
+        if answered:
+            await consumer.complete(deliveries[0], make_result(deliveries[0].job))
+        else:
+            waiting[0].cancel()
+        await asyncio.wait([waiting[0]])
+        assert redis.call("GET", counter) == "0"
+        assert DAY_S - 60 < int(redis.call("TTL", counter)) <= DAY_S
+        await consumer.complete(deliveries[1], make_result(deliveries[1].job))
+        await waiting[1]
+    assert not left_behind(redis)
