@@ -154,6 +154,30 @@ async def test_job_that_was_handed_back_counts_as_never_delivered(redis: RedisSe
     assert not left_behind(redis)
 
 
+async def test_jobs_that_a_leaving_worker_claimed_are_anothers_at_once(redis: RedisServer) -> None:
+    async with (
+        worker(redis, "dead", NEVER_RENEWS) as dead,
+        worker(redis, "leaving") as leaving,
+        gateway(redis) as client,
+    ):
+        waiting = [await submit(client, make_job((3,))) for _ in range(3)]
+        await receive(dead, 3)
+        async with asyncio.timeout(5):
+            while not (running := await leaving.receive(MODEL, 3, 0.01)):
+                pass
+        async with worker(redis, "heir", NEVER_RENEWS) as heir:
+            assert await heir.receive(MODEL, 1_000, 0.05) == []
+            await leaving.release(MODEL)
+            again = await receive(heir, 2)
+            assert [delivery.attempt for delivery in again] == [2, 2]
+            assert await leaving.renew(running) == running  # what it runs is still its own
+            for consumer, deliveries in ((heir, again), (leaving, running)):
+                for delivery in deliveries:
+                    await consumer.complete(delivery, make_result(delivery.job))
+            await asyncio.gather(*waiting)
+    assert not left_behind(redis)
+
+
 async def test_worker_that_leaves_empty_handed_leaves_no_consumer(redis: RedisServer) -> None:
     async with worker(redis, "stays") as stays, gateway(redis) as client:
         async with worker(redis, "leaving") as leaving:
