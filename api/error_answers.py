@@ -12,13 +12,13 @@ from api.middleware import error_response
 
 
 def answer_errors(app: FastAPI) -> None:
-    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(ApiError, api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(ClientDisconnect, _client_left)
 
 
-def _api_error(request: Request, error: Exception) -> Response:
+def api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)  # noqa: S101  registered for this class
     context_of(request).error_type = error.row.type
     return error_response(error)
@@ -34,9 +34,9 @@ def _http_error(request: Request, error: Exception) -> Response:
             "(HINT: Perhaps you meant to use a different HTTP method?)"
         )
         context_of(request).headers |= dict(error.headers or {})  # Allow
-        return _api_error(request, ApiError("wrong_method", message))
+        return api_error(request, ApiError("wrong_method", message))
     message = f"Invalid URL ({method} {path})"
-    return _api_error(request, ApiError("unknown_url", message + _hint(path)))
+    return api_error(request, ApiError("unknown_url", message + _hint(path)))
 
 
 def _hint(path: str) -> str:
@@ -47,7 +47,7 @@ def _hint(path: str) -> str:
 
 
 def _validation_error(request: Request, _: Exception) -> Response:
-    return _api_error(request, ApiError("invalid_value", "The request is not valid."))
+    return api_error(request, ApiError("invalid_value", "The request is not valid."))
 
 
 def _client_left(_request: Request, _error: Exception) -> Response:

@@ -7,7 +7,6 @@ from typing import Literal
 Period = Literal["daily", "monthly"]
 
 DAY_S = 86_400
-LAST_SECOND = 253_402_300_799  # of the year 9999: no calendar goes on
 
 
 def day_of(epoch_s: float) -> int:

@@ -6,21 +6,19 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    bindparam,
     cast,
     delete,
     func,
-    or_,
     select,
     true,
-    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from auth.database import Database
 from auth.holder import Holder
-from auth.schema import keys, usage, usage_flushes
+from auth.rows import touch
+from auth.schema import usage, usage_flushes
 from auth.usage.calendar import DAY_S
 from auth.usage.count import Batch
 from auth.usage.query import UsageQuery, UsageTotal
@@ -58,7 +56,7 @@ class UsageStore:
             if not await _is_new(connection, batch):
                 return
             await _add_counts(connection, batch)
-            await _note_last_used(connection, batch.last_used)
+            await touch(connection, batch.last_used)
             if batch.sequence == 1:
                 ended = usage_flushes.c.flushed_at < batch.at - FORGET_GATEWAY_S
                 await connection.execute(delete(usage_flushes).where(ended))
@@ -126,21 +124,6 @@ async def _add_counts(connection: AsyncConnection, batch: Batch) -> None:
         for use, count in sorted(batch.counts.items(), key=lambda item: item[0])
     ]
     await connection.execute(added, rows)
-
-
-async def _note_last_used(connection: AsyncConnection, last_used: Mapping[str, int]) -> None:
-    """The revision stays: else every gateway would read every key again."""
-    if not last_used:
-        return
-    at = bindparam("at", type_=BigInteger)
-    statement = (
-        update(keys)
-        .where(keys.c.kid == bindparam("key"))
-        .where(or_(keys.c.last_used_at.is_(None), keys.c.last_used_at < at))
-        .values(last_used_at=at)
-    )
-    rows = [{"key": kid, "at": moment} for kid, moment in sorted(last_used.items())]
-    await connection.execute(statement, rows)
 
 
 def _filters(query: UsageQuery) -> list[ColumnElement[bool]]:
