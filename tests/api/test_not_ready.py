@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
+import pytest
 from fake_client import FakeClient
 from fake_service import EMBED, SCORE
 
@@ -13,13 +14,23 @@ from api.service import Service
 from auth.authenticator import Authenticator
 from observability.health import Health
 from observability.metrics import Metrics
+from transport.messages import Job, JobError, JobResult
+
+
+class Deserted(FakeClient):
+    """Its only worker dies with every job."""
+
+    async def submit(self, job: Job) -> JobResult:
+        raise JobError("not_ready", retry_after_s=5.0)
 
 
 @asynccontextmanager
-async def gateway_without_workers() -> AsyncIterator[httpx.AsyncClient]:
-    known = FakeClient(EMBED, SCORE)
-    known.set_live(EMBED.id, 0)
-    known.set_live(SCORE.id, 0)
+async def gateway_without_workers(
+    make: type[FakeClient] = FakeClient, live: int = 0
+) -> AsyncIterator[httpx.AsyncClient]:
+    known = make(EMBED, SCORE)
+    known.set_live(EMBED.id, live)
+    known.set_live(SCORE.id, live)
     metrics = Metrics()
     gateway = Gateway(known, GatewayConfig(), metrics)
     app = create_app(Service(gateway, Health(), metrics, created=1), Authenticator(), "0")
@@ -30,8 +41,11 @@ async def gateway_without_workers() -> AsyncIterator[httpx.AsyncClient]:
     gateway.close()
 
 
-async def test_model_without_a_live_worker_is_503_and_says_when_to_come_again() -> None:
-    async with gateway_without_workers() as client:
+@pytest.mark.parametrize(("make", "live"), [(FakeClient, 0), (Deserted, 1)])
+async def test_model_without_a_live_worker_is_503_and_says_when_to_come_again(
+    make: type[FakeClient], live: int
+) -> None:
+    async with gateway_without_workers(make, live) as client:
         answers = [
             await client.post("/v1/embeddings", json={"model": EMBED.id, "input": "w1"}),
             await client.post(

@@ -69,6 +69,15 @@ async def test_readiness_asks_for_as_many_workers_as_it_is_told(
     assert found == lacking
 
 
+async def test_readiness_goes_with_the_last_worker_and_not_with_the_next_look() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    assert watched.watch.lacking("any") is None
+    for model in (EMBED.id, SCORE.id):
+        watched.client.set_live(model, 0)
+    assert watched.watch.lacking("any") == "no model has a live worker"
+
+
 async def test_live_workers_that_differ_are_told_once_and_counted_each_time() -> None:
     watched = Watched()
     await watched.watch.refresh()
