@@ -11,6 +11,9 @@ Period = Literal["daily", "monthly"]
 DEFAULT_BURST_S = 60.0
 LONGEST_LEASE_S = 900.0  # above the longest deadline of a request, 600 s
 
+# Of a bucket that flows off by `limit` each us: debts are whole numbers, and no time is lost.
+DEBT_OF_ONE = 60_000_000
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -76,6 +79,10 @@ class Demand:
 
     def __bool__(self) -> bool:
         return bool(self.buckets or self.slots or self.budgets)
+
+    @property
+    def parts(self) -> "tuple[Bucket | Slot | Budget, ...]":
+        return (*self.buckets, *self.slots, *self.budgets)
 
 
 def burst_of(limit: int, burst_s: float | None) -> int:

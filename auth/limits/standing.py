@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from auth.limits.demand import Bucket, Budget, Demand, Slot
+from auth.limits.demand import DEBT_OF_ONE, Bucket, Budget, Demand, Slot
+from auth.limits.period import span_of
 
 if TYPE_CHECKING:
     from auth.limits.store import LimitStore
@@ -16,6 +17,12 @@ class BucketStanding:
     limit: int  # units a minute
     remaining: int  # units that may be spent now
     reset_s: float  # until it is full again
+
+    @classmethod
+    def of(cls, limit: int, burst: int, debt: int) -> "BucketStanding":
+        """`debt` in units · DEBT_OF_ONE."""
+        remaining = max(0, burst * DEBT_OF_ONE - debt) // DEBT_OF_ONE
+        return cls(limit, remaining, debt / limit / 1e6)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,17 @@ class Refusal:
     wait_s: float
     never: bool  # more than the burst, or than the whole budget: waiting does not help
     resets_at: float | None = None  # seconds since 1970, the end of a budget's period
+
+    @classmethod
+    def told(cls, of: Bucket | Slot | Budget, used: int, wait_us: int, now_us: int) -> "Refusal":
+        """`now_us` by the store's clock. A wait that helps nothing is told as 0."""
+        never = (isinstance(of, Bucket) and of.cost > of.burst) or (
+            isinstance(of, Budget) and of.cost > of.limit
+        )
+        resets_at = None
+        if isinstance(of, Budget):
+            resets_at = float(span_of(of.period, now_us / 1e6).end)
+        return cls(of, used, 0.0 if never else wait_us / 1e6, never, resets_at)
 
 
 @dataclass(frozen=True)
