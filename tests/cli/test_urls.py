@@ -24,6 +24,7 @@ OF_REDIS = [
     "redis+sentinel://a:1,b:SECRET/main/0",
     "redis+sentinel://:SECRET@a:1,b:2",
     "redis+sentinel://a:1/main/SECRET",
+    "redis+sentinel://SECRET@a:1/0",
     "unix://:SECRET@/run/redis@sock",
     "http://:SECRET@host",
     "SECRET",

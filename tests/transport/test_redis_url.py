@@ -10,6 +10,7 @@ from transport.redis.connections import Connections, RedisConfig
 from transport.redis.consumer import RedisJobConsumer
 from transport.redis.errors import UnsupportedRedis
 from transport.redis.events import ignore
+from transport.redis.url import RedisUrl, parse_redis_url
 
 SECRET = "hunter"
 
@@ -28,13 +29,36 @@ def refusal(config: RedisConfig) -> str:
         ("redis+sentinel://host/mymaster/abc", "number of a database"),
         ("redis+sentinel://host/0", "name of a service"),
         ("redis+sentinel://host", "name of a service"),
-        ("redis://localhost/0?no_such_option=1", "not the URL"),
+        ("redis://localhost/0?no_such_option=1", "an option that is unknown"),
+        ("redis://localhost/?db=x", "an option that is unknown"),
+        ("redis://localhost:0/0", "not the URL"),
+        ("redis+sentinel://a:1,b:x/mymaster", "not the URL"),
+        ("unix://", "not the URL"),
         ("redis://localhost/0#piece", "not the URL"),
         ("http://localhost", "not the URL"),
     ],
 )
 def test_url_that_says_nothing_useful_is_refused(url: str, says: str) -> None:
     assert says in refusal(RedisConfig(url))
+
+
+@pytest.mark.parametrize(
+    ("url", "parsed"),
+    [
+        ("redis://h", RedisUrl("redis", (("h", None),), "", 0)),
+        ("rediss://u:p%2F@h:1/2", RedisUrl("rediss", (("h", 1),), "", 2, "u", "p/")),
+        ("unix:///run/redis.sock?db=3", RedisUrl("unix", (), "", 0)),
+        (
+            "rediss+sentinel://:%40@[::1],b:7/main/3",
+            RedisUrl("rediss+sentinel", (("::1", 26379), ("b", 7)), "main", 3, None, "@"),
+        ),
+        ("redis+sentinel://a/main", RedisUrl("redis+sentinel", (("a", 26379),), "main", 0)),
+    ],
+)
+def test_url_says_where_redis_is(url: str, parsed: RedisUrl) -> None:
+    assert parse_redis_url(url) == parsed
+    assert SECRET not in repr(parse_redis_url(url.replace("p%2F", SECRET).replace("%40", SECRET)))
+    Connections(RedisConfig(url), ignore)  # redis-py takes it too
 
 
 @pytest.mark.parametrize(
