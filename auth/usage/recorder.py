@@ -15,13 +15,10 @@ from auth.usage.store import UsageStore
 from observability.logs import get_logger, place_of
 
 FLUSH_S = 5.0  # what kill -9 may cost: at most 10 s are promised, the other 5 are the database's
-USED_TIMEOUT_S = 1.0  # a request waits for the answer
 MAX_ROWS = 100_000  # kept while they cannot be written, some 30 MB
 
 Kind = Literal["embed", "rerank"]
 UsageEvent = Literal["flush_failed", "dropped"]
-
-log = get_logger()
 
 
 class UsageRecorder:
@@ -89,14 +86,13 @@ class UsageRecorder:
     async def used(self, holder: Holder, period: Period) -> int | None:
         """Tokens used in the current day or month, by all gateways as far as they have written.
 
-        None when the database does not tell within a second.
+        None when the database does not tell. Whoever waits no longer may be cancelled.
         """
         asking = asyncio.create_task(self._used(holder, period))
-        # Left to end by itself: a connection cut off half-way is worse than one too many.
+        # It ends by itself: a connection cut off half-way leaves a thread or a transaction behind.
         self._asked.add(asking)
         asking.add_done_callback(self._asked.discard)
-        done, _ = await asyncio.wait({asking}, timeout=USED_TIMEOUT_S)
-        return asking.result() if done else None
+        return await asyncio.shield(asking)
 
     async def flush(self) -> None:
         """Write what there is. Raises `StoreUnavailable`: it is kept."""
@@ -118,7 +114,7 @@ class UsageRecorder:
             await asyncio.gather(*self._asked)
             lost = self._requests()
             if lost and self._failed:
-                log.error("usage_lost", requests=lost)
+                get_logger().error("usage_lost", requests=lost)
 
     async def _undisturbed(self) -> None:
         """A flush under way is finished first."""
@@ -136,11 +132,11 @@ class UsageRecorder:
             self._on_event("flush_failed", 0)
             if not self._failed:
                 told = {"reason": str(error)} if isinstance(error, AuthError) else {}
-                log.error("usage_flush_failed", **place_of(error), **told)
+                get_logger().error("usage_flush_failed", **place_of(error), **told)
             self._failed = True
         else:
             if self._failed:
-                log.info("usage_flush_recovered")
+                get_logger().info("usage_flush_recovered")
             self._failed = False
 
     async def _used(self, holder: Holder, period: Period) -> int | None:
