@@ -15,7 +15,6 @@ _READY_S = 20.0
 _OPTIONS = {  # it keeps nothing, so it need not write what would last
     "fsync": "off",
     "full_page_writes": "off",
-    "synchronous_commit": "off",
     "listen_addresses": "",
     "shared_buffers": "16MB",
     "max_connections": "50",
