@@ -179,7 +179,8 @@ class MemoryLimits:
 
     def _count(self, demand: Demand, now_us: int) -> Demand:
         for bucket in demand.buckets:
-            self._spend(bucket, bucket.cost, now_us)
+            if bucket.cost:
+                self._spend(bucket, bucket.cost, now_us)
         for slot in demand.slots:
             ttl_us = int(min(slot.ttl_s, LONGEST_LEASE_S) * 1e6)
             self._leases[_name(slot)][slot.request_id] = now_us + ttl_us
