@@ -15,7 +15,7 @@ class Principal:
     name: str
     scopes: frozenset[str]
     models: frozenset[str] | None = None  # None: all
-    lane: Lane | None = None  # None: what the request asks for
+    lane: Lane | None = None  # of requests that name none; None: by size
     project: str | None = None
     holders: tuple[Holder, ...] = ()  # the key and its project, where anything limits them
 

@@ -73,7 +73,7 @@ class NewKey:
     env: str = DEFAULT_ENV
     scopes: frozenset[str] = DEFAULT_SCOPES
     models: frozenset[str] | None = None  # ids it may use; None: all
-    lane: Lane | None = None  # the lane of all its requests; None: what each asks for
+    lane: Lane | None = None  # of its requests that name none; None: by size
     limits: Limits = Limits()
     expires_at: int | None = None
 

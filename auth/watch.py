@@ -21,7 +21,7 @@ log = get_logger()
 class KeyWatch:
     """Asks the store for its revision every `poll_s`, and for the keys when it has changed.
 
-    A nudge has it ask at once. Who changes keys in this process sends one, rather than refresh.
+    A nudge has it ask at once.
 
     `read_peppers` is called when the keys have changed and there are some, so that a server which
     started without keys finds the pepper that the first `keys create` made.
@@ -41,16 +41,22 @@ class KeyWatch:
         self._read_peppers = read_peppers
         self._nudge = nudge or LocalNudge()
         self._poll_s = poll_s
+        self._turn = asyncio.Lock()
         self._revision: int | None = None  # of the last refresh that succeeded
         self._failed = False
 
     async def refresh(self) -> None:
-        """Bring the authenticator up to date; awaited once before the server listens.
+        """Bring the authenticator up to date; awaited once before the server listens, and by who
+        has changed a key in this process.
 
         Raises `StoreUnavailable`, `SchemaOutdated`, `SchemaNewer`: the last snapshot stays in
         force. Raises `PepperMissing` and the other errors of a pepper: the keys are in force and
         all refused.
         """
+        async with self._turn:  # or one that read earlier could have the last word
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         # Whatever fails below, the next refresh reads everything: it may be another database.
         last, self._revision = self._revision, None
         if not self._store.exists():
