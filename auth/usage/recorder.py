@@ -27,14 +27,14 @@ class UsageRecorder:
     What could not be written is kept and written later, each request once, even if the answer to a
     commit was lost. As long as there is no SQLite file all is kept too, for whoever makes the
     first key. Of what is kept the rows are bounded: beyond `max_rows` only those already there
-    count on, and `on_event("dropped", tokens)` tells of each request that is lost so.
+    count on, and `on_event("dropped")` tells of each request that is lost so.
     """
 
     def __init__(
         self,
         store: UsageStore,
         *,
-        on_event: Callable[[UsageEvent, int], None] = lambda _event, _tokens: None,
+        on_event: Callable[[UsageEvent], None] = lambda _: None,
         now: Callable[[], float] = time.time,
         flush_s: float = FLUSH_S,
         max_rows: int = MAX_ROWS,
@@ -61,7 +61,7 @@ class UsageRecorder:
         count = self._counts.get(use)
         if count is None:
             if len(self._counts) >= self._max_rows:
-                self._on_event("dropped", tokens)
+                self._on_event("dropped")
                 return
             count = self._counts[use] = Count()
         count.requests += 1
@@ -129,7 +129,7 @@ class UsageRecorder:
         try:
             await self.flush()
         except Exception as error:
-            self._on_event("flush_failed", 0)
+            self._on_event("flush_failed")
             if not self._failed:
                 told = {"reason": str(error)} if isinstance(error, AuthError) else {}
                 get_logger().error("usage_flush_failed", **place_of(error), **told)

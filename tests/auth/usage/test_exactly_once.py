@@ -146,7 +146,7 @@ async def test_while_the_database_is_down_usage_is_kept_and_written_later(
     output = io.StringIO()
     configure_logs(stream=output)
     failures: list[str] = []
-    recorder = UsageRecorder(usage, flush_s=0.01, on_event=lambda event, _: failures.append(event))
+    recorder = UsageRecorder(usage, flush_s=0.01, on_event=failures.append)
     running = asyncio.create_task(recorder.run())
     recorder.record(caller(ONE), "m", "embed", 1)
     await wait_until(lambda: recorder.pending(key(ONE), "daily") == 0)
