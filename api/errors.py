@@ -1,12 +1,15 @@
 """Every error a client can see, in one table, and the mapping of domain errors onto it."""
 
 import math
+import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
+from api.rate_headers import duration
 from auth.errors import InvalidKey, MissingKey
+from auth.limits.exceeded import LimitExceeded
 from checkpoint.errors import (
     EmptyInput,
     InputError,
@@ -15,6 +18,7 @@ from checkpoint.errors import (
     QueryTooLong,
     UnknownPrompt,
 )
+from observability.metrics import NO_MODEL
 from transport.messages import ErrorCode, JobError
 
 
@@ -48,6 +52,10 @@ CASES: dict[str, Case] = {
     "body_too_large": Case(413, _INVALID, None),
     "not_json": Case(415, _INVALID, "unsupported_content_type"),
     "content_encoding": Case(415, _INVALID, "unsupported_content_encoding"),
+    "request_rate": Case(429, "requests", "rate_limit_exceeded"),
+    "token_rate": Case(429, "tokens", "rate_limit_exceeded"),
+    "request_too_large": Case(429, "tokens", "rate_limit_exceeded", should_retry=False),
+    "quota_spent": Case(429, "insufficient_quota", "insufficient_quota", should_retry=False),
     "headers_too_large": Case(431, _INVALID, None),
     "internal": Case(500, "server_error", None),
     "engine_failed": Case(500, "server_error", "engine_failed"),
@@ -90,9 +98,9 @@ class ApiError(Exception):
         if self.row.status == 408:
             headers["connection"] = "close"  # what else comes in would be the rest of the body
         if self.retry_after_s is not None:
-            wait_s = min(max(self.retry_after_s, 1.0), MAX_RETRY_AFTER_S)
-            headers["retry-after"] = str(math.ceil(wait_s))
-            headers["retry-after-ms"] = str(round(wait_s * 1000))
+            wait_s = min(self.retry_after_s, MAX_RETRY_AFTER_S)
+            headers["retry-after"] = str(max(1, math.ceil(wait_s)))
+            headers["retry-after-ms"] = str(max(1, math.ceil(wait_s * 1000)))
         if self.row.should_retry is not None:
             headers["x-should-retry"] = str(self.row.should_retry).lower()
         return headers
@@ -113,6 +121,36 @@ def from_auth(error: MissingKey | InvalidKey) -> ApiError:
             "header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
         )
     return ApiError("bad_key", "Incorrect API key provided.")
+
+
+_RATES = {
+    "rpm": ("request_rate", "requests per min (RPM)"),
+    "tpm": ("token_rate", "tokens per min (TPM)"),
+    "concurrency": ("request_rate", "concurrent requests"),
+}
+
+
+def from_limit(error: LimitExceeded, model: str) -> ApiError:
+    """A rate says when to come again; a budget, and what exceeds its limit alone, not to."""
+    whose = "API key" if error.holder_kind == "key" else "project"
+    if error.limit not in _RATES:
+        period = "day" if error.limit == "daily" else "month"
+        message = (
+            f"You exceeded the quota of your {whose}: {error.bound} tokens a {period} (UTC), used "
+            f"{error.used}, requested {error.requested}."
+        )
+        return ApiError("quota_spent", message)
+    case, unit = _RATES[error.limit]
+    served = "" if model == NO_MODEL else f" for {model}"
+    about = f"{unit}: Limit {error.bound}, Requested {error.requested}"
+    if error.never:
+        message = f"Request too large{served} in your {whose} on {about}. It can never fit."
+        return ApiError("request_too_large", message)
+    message = (
+        f"Rate limit reached{served} in your {whose} on {unit}: Limit {error.bound}, Used "
+        f"{error.used}, Requested {error.requested}. Please try again in {duration(error.wait_s)}."
+    )
+    return ApiError(case, message, retry_after_s=error.wait_s)
 
 
 def from_input(error: InputError, param: str) -> ApiError:
@@ -170,8 +208,9 @@ _JOB_MESSAGES = {
 def from_job(error: JobError) -> ApiError:
     case = _JOB_CASES[error.code]
     retry_after_s = error.retry_after_s
-    if retry_after_s is None and CASES[case].status == 503:
-        retry_after_s = 1.0
+    if CASES[case].status == 503:
+        # Spread, or all that were refused together would come back together.
+        retry_after_s = max(retry_after_s or 0.0, 1.0) * random.uniform(1.0, 1.25)  # noqa: S311
     return ApiError(case, _JOB_MESSAGES[case], retry_after_s=retry_after_s)
 
 

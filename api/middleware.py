@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from api.access import authenticate
 from api.context import RequestContext
 from api.errors import INTERNAL_MESSAGE, ApiError
+from api.rate_headers import rate_headers
 from auth.authenticator import Authenticator
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
@@ -114,7 +115,9 @@ class _Answer:
                     f"{stage};dur={seconds * 1000:.3f}"
                     for stage, seconds in self.context.stages.items()
                 )
-            for name, value in self.context.headers.items():
+            allowance = self.context.allowance
+            rates = rate_headers(allowance.requests, allowance.tokens)
+            for name, value in (self.context.headers | rates).items():
                 headers[name] = value
         await self._send(message)
 

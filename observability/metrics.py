@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 STAGES = ("auth", "tokenize", "queue", "infer", "reply", "encode")
 LANES = ("online", "bulk")
+LIMITS = ("rpm", "tpm", "concurrency", "daily", "monthly")
 NO_MODEL = "none"  # the request failed before its model was known
 
 _REQUEST_SECONDS = (
@@ -78,6 +79,34 @@ class Metrics:
         )
         self.redis_reconnects = self._counter(
             "redis_reconnects", "Connections to Redis made anew", ()
+        )
+        self.ratelimited = self._counter(
+            "ratelimited", "Requests refused by the limit of a key or a project", ("limit",)
+        )
+        for limit in LIMITS:
+            self.ratelimited.labels(limit)
+        self.ratelimit_backend_errors = self._counter(
+            "ratelimit_backend_errors", "Limits that Redis did not answer for", ()
+        )
+        self.ratelimit_local = self._gauge(
+            "ratelimit_local", "1: limits are this gateway's share, for want of Redis", ()
+        )
+        self.budget_warnings = self._counter(
+            "budget_warnings", "Requests beyond 80 % of a token budget", ("period",)
+        )
+        for period in ("daily", "monthly"):
+            self.budget_warnings.labels(period)
+        self.usage_flush_failures = self._counter(
+            "usage_flush_failures", "Times that usage could not be written; it is kept", ()
+        )
+        self.usage_dropped_requests = self._counter(
+            "usage_dropped_requests", "Requests that are missing from the usage for good", ()
+        )
+        self.key_revision = self._gauge(
+            "key_revision", "Revision of the keys that requests are checked with", ()
+        )
+        self.key_refreshed = self._gauge(
+            "key_refreshed_timestamp_seconds", "When the keys were last known to be up to date", ()
         )
         self.batch_bisect = self._counter("batch_bisect", "Batches split on failure", ("model",))
         self.oom = self._counter("oom", "Batches the device's memory was too small for", ("model",))

@@ -63,6 +63,10 @@ class Connections:
         """A line of its own for one reader. Nothing is read twice: what was lost is recovered."""
         return self._line(self.config.blocking_timeout_s, attempts=1)
 
+    def unrepeated(self) -> Line:
+        """A line of its own for commands that must not run twice: what fails may have been done."""
+        return self._line(self.config.command_timeout_s, attempts=1)
+
     async def close(self) -> None:
         for line in self._lines:
             await line.close()
@@ -166,6 +170,7 @@ def _options(config: RedisConfig) -> dict[str, Any]:
     """The line has its own timeouts, and nothing below it may repeat a command."""
     return {
         "protocol": 2,
+        "driver_info": None,  # no CLIENT SETINFO, which no role has a right to
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": None,
         "socket_connect_timeout": config.connect_timeout_s,
