@@ -1,28 +1,26 @@
 """`florilege usage`: requests and tokens by key, model, day, as the gateways have written them."""
 
-import asyncio
 import json
-import re
 import time
 from datetime import date
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from auth.errors import AuthError
 from auth.store import KeyStore
-from auth.usage.calendar import DAY_S, day_of
-from auth.usage.query import Dimension, UsageQuery, UsageTotal
+from auth.usage.calendar import day_of
+from auth.usage.query import DIMENSIONS, Dimension, UsageQuery, UsageTotal
 from auth.usage.store import UsageStore
 from cli.console import complain
+from cli.database import read, run
+from cli.durations import parse_duration
 from cli.options import with_settings
 from cli.settings import Settings
 
 _USAGE_ERROR = 2  # exit code
-_DAYS = re.compile(r"(\d{1,5})d")
 
 
 @with_settings(("database_url", "data_dir"))
@@ -32,18 +30,14 @@ def usage(
         str, typer.Option(help="Any of day, key, project, model, kind; by comma")
     ] = "key,model",
     since: Annotated[
-        str, typer.Option(help="So many days back, 7d, or the first day, 2026-11-01 (UTC)")
+        str, typer.Option(help="The first day (UTC), 2026-11-01, or how far back it is, 7d")
     ] = "30d",
     until: Annotated[str | None, typer.Option(help="The day after the last, 2026-12-01")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Show what was used: requests and tokens, up to the last seconds."""
     query = _query(by, since, until)
-    try:
-        totals, names = asyncio.run(_read(settings.database, query))
-    except AuthError as error:
-        complain(error)
-        raise typer.Exit(1) from None
+    totals, names = run(read(settings, lambda keys: _read(keys, settings.database, query)))
     rows = [_describe(total, query.by, names) for total in totals]
     if as_json:
         typer.echo(json.dumps(rows))
@@ -52,44 +46,45 @@ def usage(
 
 
 def _query(by: str, since: str, until: str | None) -> UsageQuery:
-    known = get_args(Dimension)
     names = list(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
     for name in names:
-        if name not in known:
-            _refuse(f"--by {name}: any of {', '.join(known)}")
+        if name not in DIMENSIONS:
+            _refuse(f"--by {name}: any of {', '.join(DIMENSIONS)}")
     first, after = _first_day(since), None if until is None else _number(_day(until, "--until"))
     return UsageQuery(by=tuple(names), since=first, until=after)  # type: ignore[arg-type]
 
 
 def _first_day(since: str) -> int:
-    back = _DAYS.fullmatch(since)
-    if back is None:
+    try:
+        back_s = parse_duration(since)
+    except ValueError:
         return _number(_day(since, "--since"))
-    return day_of(max(0.0, time.time() - int(back[1]) * DAY_S))
+    return day_of(max(0.0, time.time() - back_s))
 
 
 def _day(text: str, flag: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        _refuse(f"{flag} {text}: a day, 2026-11-01, or for --since so many days, 7d")
+        _refuse(f"{flag} {text}: a day, 2026-11-01, or for --since how far back, 7d")
 
 
 def _number(day: date) -> int:
     return day.year * 10_000 + day.month * 100 + day.day
 
 
-async def _read(database: str, query: UsageQuery) -> tuple[list[UsageTotal], dict[str, str]]:
+async def _read(
+    keys: KeyStore, database: str, query: UsageQuery
+) -> tuple[list[UsageTotal], dict[str, str]]:
     """The lines, and the names of the keys in them by key id."""
-    keys, store = KeyStore(database), UsageStore(database)
+    await keys.check_schema()
+    store = UsageStore(database)
     try:
-        await keys.check_schema()
         totals = await store.totals(query)
-        named = await keys.list() if "key" in query.by else []
-        return totals, {record.kid: record.name for record in named}
     finally:
         await store.close()
-        await keys.close()
+    named = await keys.list() if "key" in query.by else []
+    return totals, {record.kid: record.name for record in named}
 
 
 def _describe(
@@ -121,7 +116,7 @@ def _table(rows: list[dict[str, Any]], by: tuple[Dimension, ...]) -> Table:
     for row in rows:
         counts = [f"{row[name]:,}" for name in ("requests", "tokens")]
         # Text: a name in brackets is a name, not a style.
-        table.add_row(*(Text(row[title] or "-") for title in titles), *counts)
+        table.add_row(*(Text(row[title] or "") for title in titles), *counts)
     return table
 
 
