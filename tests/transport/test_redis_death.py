@@ -117,7 +117,9 @@ async def test_many_jobs_of_a_dead_worker_are_spread_over_the_others(redis: Redi
         assert min(taken.values()) >= 4
 
 
-async def test_poison_is_given_up_with_an_error_for_its_caller_alone(redis: RedisServer) -> None:
+async def test_poison_is_given_up_with_an_error_for_its_caller_alone(
+    redis: RedisServer, wait_until: WaitUntil
+) -> None:
     events = Events()
     async with gateway(redis) as client, worker(redis, "heir", events=events) as heir:
         async with worker(redis, "w1", NEVER_RENEWS) as first:
@@ -131,7 +133,7 @@ async def test_poison_is_given_up_with_an_error_for_its_caller_alone(redis: Redi
                     with pytest.raises(JobError, match="poison"):
                         await poison
                     assert (await fine).worker == "w1"
-        assert events.seen["dead_lettered"] == 1
+                    await wait_until(lambda: events.seen["dead_lettered"] == 1)
         with redis.client() as direct:
             ((_, letter),) = direct.xrange(model_keys(MODEL).dead_letters)
         assert letter[b"job"] == b"poison"

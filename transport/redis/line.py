@@ -201,7 +201,7 @@ async def _identify(connection: AbstractConnection) -> Server:
     text = (await connection.read_response()).decode()
     info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     version = info["redis_version"]
-    if info.get("redis_mode") == "cluster":
+    if info.get("redis_mode", info.get("server_mode")) == "cluster":  # Redis', and Valkey's name
         raise UnsupportedRedis(
             "this is a Redis Cluster: its scripts cannot reach a job, its counter and its reply at "
             "once. Use one Redis, with Sentinel where it must fail over"
