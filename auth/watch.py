@@ -96,6 +96,7 @@ class KeyWatch:
                 await self._refresh_whole()
         finally:
             nudged.cancel()
+            await asyncio.gather(nudged, return_exceptions=True)
 
     async def _refresh_whole(self) -> None:
         refreshing = asyncio.ensure_future(self._refresh_and_log())
