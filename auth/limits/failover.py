@@ -51,6 +51,9 @@ class FailoverLimits:
                 standing = await self._redis.take(demand)
             except _FAILURES as error:
                 self._failed(error)
+                # Redis may have counted it, or may yet. Its tokens are lost to the budget; its
+                # slots are not kept until their leases end.
+                self._owe(Demand(slots=demand.slots))
             else:
                 self._answered()
                 return replace(standing, by=self)
@@ -70,8 +73,7 @@ class FailoverLimits:
             else:
                 self._answered()
                 return
-        if owed:
-            self._owed.append(owed)
+        self._owe(owed)
 
     async def run(self) -> None:
         """Until cancelled: be counted among the gateways, and hand in what Redis is owed."""
@@ -89,6 +91,10 @@ class FailoverLimits:
         while self._owed:
             # What fails is not tried again: it may have been heard.
             await self._redis.hand_in(self._owed.popleft())
+
+    def _owe(self, owed: Demand) -> None:
+        if owed:
+            self._owed.append(owed)
 
     def _may_ask(self) -> bool:
         """While the share is in force one call each RETRY_S asks Redis, and no other."""

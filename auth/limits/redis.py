@@ -48,14 +48,15 @@ class RedisLimits:
         *,
         timeout_s: float = TIMEOUT_S,
         now: Callable[[], float] | None = None,
+        here: Callable[[], float] = time.time,
     ) -> None:
-        """`now`, in seconds since 1970, stands in for Redis' clock and for this host's."""
+        """`here` is this host's clock, in seconds since 1970; `now` stands in for Redis' own."""
         self._scripts = scripts
         self._timeout_s = timeout_s
         self._given_now = now
-        self._here = now or time.time
+        self._here = here
         self._ahead_s = 0.0  # Redis' clock before ours, as far as it has mattered
-        self._seeding = Seeding(seed, self._here)
+        self._seeding = Seeding(seed, here)
         self._gateway = uuid.uuid4().hex
         self.gateways = 1  # that live, by the last heartbeat
 

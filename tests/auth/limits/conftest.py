@@ -1,5 +1,6 @@
 """Both stores of limits, on a clock that is set by hand and a database that is told what to say."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -59,10 +60,13 @@ async def make_limits(
     """Makes the RedisLimits of one more gateway; without a clock, by Redis' own."""
     opened: list[Connections] = []
 
-    def make(clock: HandClock | None = None) -> RedisLimits:
+    def make(
+        clock: HandClock | None = None, here: Callable[[], float] | None = None
+    ) -> RedisLimits:
         connections = Connections(RedisConfig(redis.url), ignore)
         opened.append(connections)
-        return RedisLimits(LineScripts(connections.health), database.seed, now=clock)
+        scripts = LineScripts(connections.unrepeated())
+        return RedisLimits(scripts, database.seed, now=clock, here=here or clock or time.time)
 
     yield make
     for connections in opened:
