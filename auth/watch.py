@@ -42,6 +42,8 @@ class KeyWatch:
         self._nudge = nudge or LocalNudge()
         self._poll_s = poll_s
         self._turn = asyncio.Lock()
+        self._peppers: Peppers | None = None  # as they were last read
+        self._peppers_are_good = False
         self._revision: int | None = None  # of the last refresh that succeeded
         self._failed = False
 
@@ -50,8 +52,8 @@ class KeyWatch:
         has changed a key in this process.
 
         Raises `StoreUnavailable`, `SchemaOutdated`, `SchemaNewer`: the last snapshot stays in
-        force. Raises `PepperMissing` and the other errors of a pepper: the keys are in force and
-        all refused.
+        force. Raises `PepperMissing` and the other errors of a pepper: the keys are in force, and
+        those refused whose pepper was never read.
         """
         async with self._turn:  # or one that read earlier could have the last word
             await self._refresh()
@@ -65,21 +67,26 @@ class KeyWatch:
             return
         if last is None:
             await self._store.check_schema()
-        elif await self._store.revision() == last:
+        elif self._peppers_are_good and await self._store.revision() == last:
             self._revision = last
             return
         known = EMPTY if last is None else self._authenticator.snapshot
         snapshot = await self._store.snapshot(known)
-        peppers = None
         try:
             if snapshot.keys:
-                peppers = self._read_peppers()
-                check_peppers(peppers, snapshot, time.time())
+                self._peppers = self._read_peppers()
+                check_peppers(self._peppers, snapshot, time.time())
         except AuthError:
-            self._authenticator.replace(snapshot, None)
+            # A pepper that is missing takes its own keys with it, and not all the others.
+            usable = self._peppers and self._peppers.matching(snapshot.fingerprints)
+            self._authenticator.replace(snapshot, usable)
+            self._peppers_are_good = False
             raise
-        self._authenticator.replace(snapshot, peppers)
-        self._revision = snapshot.revision
+        else:
+            self._authenticator.replace(snapshot, self._peppers)
+            self._peppers_are_good = True
+        finally:
+            self._revision = snapshot.revision  # read, whatever the peppers are
 
     async def run(self) -> None:
         """Refresh until cancelled; a refresh under way is finished first.

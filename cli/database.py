@@ -1,7 +1,8 @@
 """What the commands on the database share: the store, the nudge, and how a failure is told."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import typer
@@ -30,23 +31,40 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         raise typer.Exit(1) from None
 
 
-async def read(settings: Settings, use: Callable[[KeyStore], Awaitable[Result]]) -> Result:
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[KeyStore]:
     store = KeyStore(settings.database)
     try:
-        return await use(store)
+        yield store
     finally:
         await store.close()
 
 
-async def change(settings: Settings, use: Callable[[KeyStore], Awaitable[Result]]) -> Result:
-    """As `read`, and then tell the gateways, where a Redis is named that reaches them."""
-    if settings.redis_url is None:
-        return await read(settings, use)
+async def read(settings: Settings, use: Callable[[KeyStore], Awaitable[Result]]) -> Result:
+    """Raises SchemaOutdated and SchemaNewer, besides what `use` raises."""
+    async with open_store(settings) as store:
+        await store.check_schema()
+        return await use(store)
+
+
+async def change(
+    settings: Settings, use: Callable[[KeyStore], Awaitable[Result]], *, may_be_first: bool = False
+) -> Result:
+    """As `read`, and then tell the gateways, where a Redis is named that reaches them.
+
+    `may_be_first`: make the database where there is none.
+    """
     # Before the change, so that a Redis that cannot be used is told while nothing is done.
-    connections = Connections(redis_config(settings), lambda *_: None)
+    connections = None
+    if settings.redis_url is not None:
+        connections = Connections(redis_config(settings), lambda *_: None)
     try:
-        result = await read(settings, use)
-        await RedisNudge(connections).send()
+        async with open_store(settings) as store:
+            await (store.prepare() if may_be_first else store.check_schema())
+            result = await use(store)
+        if connections is not None:
+            await RedisNudge(connections).send()
         return result
     finally:
-        await connections.close()
+        if connections is not None:
+            await connections.close()

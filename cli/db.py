@@ -4,7 +4,7 @@ import typer
 
 from auth.migrate import HEAD
 from cli.console import say
-from cli.database import read, run
+from cli.database import open_store, run
 from cli.options import with_settings
 from cli.settings import Settings
 
@@ -20,5 +20,10 @@ def db() -> None:
 @with_settings(("database_url", "data_dir"))
 def upgrade(settings: Settings) -> None:
     """Make the database, or bring it to the schema of this version; again is nothing."""
-    run(read(settings, lambda store: store.migrate()))
+    run(_upgrade(settings))
     say(f"The database is at revision {HEAD}.")
+
+
+async def _upgrade(settings: Settings) -> None:
+    async with open_store(settings) as store:
+        await store.migrate()

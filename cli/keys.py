@@ -123,10 +123,9 @@ def create(  # noqa: PLR0913 - an option each
     )
 
     async def make(store: KeyStore) -> tuple[str, KeyRecord]:
-        await store.prepare()
         return await store.create(new, await _peppers(settings, store))
 
-    _show_new(*run(change(settings, make)), as_json)
+    _show_new(*run(change(settings, make, may_be_first=True)), as_json)
 
 
 @app.command("list")

@@ -95,6 +95,21 @@ async def test_keys_without_their_pepper_stop_the_start(
     assert server.admits(key)
 
 
+async def test_while_a_pepper_is_missing_the_keys_are_not_read_again(
+    store: KeyStore, peppers: Peppers, both_peppers: Peppers
+) -> None:
+    await store.migrate()
+    await store.create(NewKey(name="a"), both_peppers)
+    server = KeyServer(store, lambda: peppers)
+    with pytest.raises(PepperMissing):
+        await server.watch.refresh()
+    (read,) = server.authenticator.snapshot.keys.values()
+    with pytest.raises(PepperMissing):
+        await server.watch.refresh()
+    (again,) = server.authenticator.snapshot.keys.values()
+    assert again is read
+
+
 async def test_the_wrong_pepper_stops_the_start(store: KeyStore, peppers: Peppers) -> None:
     await store.migrate()
     key, _ = await store.create(NewKey(name="a"), peppers)

@@ -37,6 +37,8 @@ def test_a_server_of_postgresql_is_made_ready_for_keys() -> None:
     ("revision", "command", "reason"),
     [
         ("0001", ("keys", "create", "--name", "n"), "florilege db upgrade"),
+        ("0001", ("keys", "list"), "florilege db upgrade"),
+        ("0001", ("keys", "revoke", "0123456789ab"), "florilege db upgrade"),
         ("9999", ("keys", "create", "--name", "n"), "this version knows"),
         ("9999", ("db", "upgrade"), "this version knows"),
     ],
