@@ -1,7 +1,7 @@
 """Usage in SQL: counts are added to it, never put in the place of others."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -25,6 +25,12 @@ from auth.usage.query import UsageQuery, UsageTotal
 
 # A gateway silent for so long has ended: it tries a batch again within seconds.
 FORGET_GATEWAY_S = 30 * DAY_S
+
+# After an outage a batch may be large: the event loop has its turn between, and no statement comes
+# near the time that one may take.
+ROWS_AT_ONCE = 500
+
+Item = TypeVar("Item")
 
 _COLUMNS = {
     "day": usage.c.day,
@@ -56,7 +62,8 @@ class UsageStore:
             if not await _is_new(connection, batch):
                 return
             await _add_counts(connection, batch)
-            await touch(connection, batch.last_used)
+            for part in _parts(sorted(batch.last_used.items())):
+                await touch(connection, dict(part))
             if batch.sequence == 1:
                 ended = usage_flushes.c.flushed_at < batch.at - FORGET_GATEWAY_S
                 await connection.execute(delete(usage_flushes).where(ended))
@@ -119,11 +126,17 @@ async def _add_counts(connection: AsyncConnection, batch: Batch) -> None:
         },
     )
     # Sorted: gateways that lock the rows they share in one order never wait for each other twice.
-    rows = [
-        use._asdict() | {"requests": count.requests, "tokens": count.tokens}
-        for use, count in sorted(batch.counts.items(), key=lambda item: item[0])
-    ]
-    await connection.execute(added, rows)
+    for part in _parts(sorted(batch.counts.items(), key=lambda item: item[0])):
+        rows = [
+            use._asdict() | {"requests": count.requests, "tokens": count.tokens}
+            for use, count in part
+        ]
+        await connection.execute(added, rows)
+
+
+def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for first in range(0, len(items), ROWS_AT_ONCE):
+        yield items[first : first + ROWS_AT_ONCE]
 
 
 def _filters(query: UsageQuery) -> list[ColumnElement[bool]]:

@@ -12,7 +12,7 @@ from auth.record import NewKey
 from auth.store import KeyStore
 from auth.usage.count import Batch, Count, Use
 from auth.usage.query import UsageQuery, UsageTotal
-from auth.usage.store import FORGET_GATEWAY_S, UsageStore
+from auth.usage.store import FORGET_GATEWAY_S, ROWS_AT_ONCE, UsageStore
 
 NOW = 1_800_000_000
 DAY = 20_270_115
@@ -112,6 +112,19 @@ async def test_gateways_that_add_to_the_same_rows_lose_nothing(
     assert [(total.requests, total.tokens) for total in totals] == [(40, 40)] * 20
     for other in stores[1:]:
         await other.close()
+
+
+async def test_batch_of_any_size_is_added_whole(
+    usage: UsageStore, store: KeyStore, peppers: Peppers
+) -> None:
+    made = [(await store.create(NewKey(name=str(number)), peppers))[1].kid for number in range(3)]
+    kids = [f"{number:012x}" for number in range(2 * ROWS_AT_ONCE)]
+    last_used = dict.fromkeys([*made, *kids], NOW)
+    counts = {use(kid=kid): Count(1, 2) for kid in last_used}
+    await usage.add(Batch("a" * 32, 1, NOW, counts, last_used))
+    size = 2 * ROWS_AT_ONCE + 3
+    assert await usage.totals(UsageQuery()) == [UsageTotal(requests=size, tokens=2 * size)]
+    assert [record.last_used_at for record in await store.list()] == [NOW] * 3
 
 
 async def test_gateways_that_ended_long_ago_are_forgotten(
