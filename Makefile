@@ -65,7 +65,7 @@ postgresql:
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -yqq --no-install-recommends postgresql; \
 	else \
-		echo "The tests need initdb, postgres and psql (PostgreSQL 13 or later)." >&2; exit 1; \
+		echo "The tests need initdb, postgres and psql (PostgreSQL 13 or later: DROP DATABASE … FORCE)." >&2; exit 1; \
 	fi
 
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
