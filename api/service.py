@@ -57,6 +57,8 @@ class Service:
             await self._begin(context)
             content = await self._work(request, work, context)
             self.usage.record(context.principal, context.model, kind, context.tokens)
+            for period in context.allowance.nearly_spent:
+                self.metrics.budget_warnings.labels(period).inc()
             counts = True
         except ApiError as error:
             # A bad request is one; what was refused or failed for no fault of its own is none.

@@ -36,6 +36,7 @@ class KeyWatch:
         nudge: Nudge | None = None,
         poll_s: float = POLL_S,
     ) -> None:
+        self.refreshed_at = 0.0  # since 1970: the keys are those of this moment, or later
         self._authenticator = authenticator
         self._store = store
         self._read_peppers = read_peppers
@@ -56,7 +57,9 @@ class KeyWatch:
         those refused whose pepper was never read.
         """
         async with self._turn:  # or one that read earlier could have the last word
+            asked_at = time.time()
             await self._refresh()
+            self.refreshed_at = asked_at
 
     async def _refresh(self) -> None:
         # Whatever fails below, the next refresh reads everything: it may be another database.

@@ -139,7 +139,15 @@ def build_access(settings: Settings, observers: Observers, shared: bool) -> Acce
         authenticator, store, lambda: read_peppers(settings), nudge=nudge, poll_s=poll_s
     )
     metrics.key_revision.set_function(lambda: authenticator.snapshot.revision)
-    administration = Administration(store, usage, lambda: read_peppers(settings), nudge.send)
+    metrics.key_refreshed.set_function(lambda: watch.refreshed_at)
+
+    async def changed() -> None:
+        try:
+            await watch.refresh()  # the gateway that was asked follows before it answers
+        finally:
+            await nudge.send()
+
+    administration = Administration(store, usage, lambda: read_peppers(settings), changed)
     return Access(
         authenticator=authenticator,
         watch=watch,

@@ -10,6 +10,8 @@ from auth.limits.standing import BucketStanding, Refusal, Standing
 from auth.limits.store import LimitStore
 from auth.principal import Principal
 
+NEARLY_SPENT = 0.8  # of a budget
+
 _OF_BUCKETS: dict[Unit, LimitName] = {"requests": "rpm", "tokens": "tpm"}
 
 
@@ -46,6 +48,7 @@ class Allowance:
     def __init__(self, store: LimitStore | None, holders: Sequence[Holder]) -> None:
         self.requests: BucketStanding | None = None  # the tightest of key and project
         self.tokens: BucketStanding | None = None  # likewise; None: no such limit
+        self.nearly_spent: frozenset[Period] = frozenset()  # budgets of which little is left
         self._store = store
         self._holders = holders
         self._granted: list[Standing] = []
@@ -100,6 +103,11 @@ class Allowance:
         told = list(zip(demand.buckets, standing.buckets, strict=True))
         self.requests = _tightest(told, "requests") or self.requests
         self.tokens = _tightest(told, "tokens") or self.tokens
+        self.nearly_spent = frozenset(
+            budget.period
+            for budget, used in zip(demand.budgets, standing.budgets_used, strict=True)
+            if used > NEARLY_SPENT * budget.limit
+        )
 
     def _exceeded(self, refusal: Refusal) -> LimitExceeded:
         asked = refusal.of

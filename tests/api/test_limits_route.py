@@ -117,6 +117,7 @@ async def test_spent_budget_is_a_quota_that_no_retry_mends(
     caller = Caller(service, Limits(**{f"{period}_tokens": 1_000}))
     service.used_tokens[caller.kid, period] = 995
     assert (await caller.embed()).status_code == 200
+    assert service.value("budget_warnings_total", period=period) == 1
     for refused in (await caller.embed(), await caller.embed()):
         assert refused.status_code == 429
         error = refused.json()["error"]
