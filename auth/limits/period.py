@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from auth.limits.demand import Period
+
+_DAY_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,12 @@ class Span:
 
 def span_of(period: Period, now: float) -> Span:
     """The day or month that `now`, seconds since 1970, is of."""
-    day = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return _span_of_day(period, int(now // _DAY_S))
+
+
+@lru_cache(maxsize=64)
+def _span_of_day(period: Period, number: int) -> Span:
+    day = datetime.fromtimestamp(number * _DAY_S, UTC)
     if period == "daily":
         return _span(f"{day:%Y%m%d}", day, day + timedelta(days=1))
     first = day.replace(day=1)

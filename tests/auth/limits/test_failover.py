@@ -240,3 +240,22 @@ async def test_a_slow_database_is_no_failure_of_redis(
     assert not gateway.errors
     assert replace(standing.taken.budgets[0], receipt="") == budget(10).budgets[0]
     await gateway.connections.close()
+
+
+async def test_a_cost_whose_return_may_have_been_heard_is_not_returned_twice(
+    server: RedisServer, proxy: Proxy, gateway: Gateway, wait_until: WaitUntil
+) -> None:
+    lease, use = (f"florilege:{of}:key:{KEY.name}" for of in ("lease", "use"))
+    await gateway.limits.take(budget(500))
+    shared = await gateway.limits.take(Demand(slots=slot("r").slots, budgets=budget(300).budgets))
+    use += ":" + shared.taken.budgets[0].receipt.partition(":")[0]
+    proxy.black_hole()
+    await shared.by.give_back(shared.taken)  # on its way when its wait ends
+    assert gateway.limits.local
+    assert gateway.errors == 1
+    proxy.pass_on()
+    running = asyncio.create_task(gateway.limits.run())
+    await wait_until(lambda: server.call("ZCARD", lease) == "0")
+    await wait_until(lambda: not gateway.limits.local and not gateway.limits._owed)
+    running.cancel()
+    assert int(server.call("HGET", use, "used")) in (500, 800)  # once, or not at all
