@@ -13,6 +13,10 @@ def main() -> None:
         from bench.fleet.command import main as fleet
 
         fleet(arguments)
+    elif suite == ["quotas"]:
+        from bench.quotas.command import main as quotas
+
+        quotas(arguments[1:])
     else:
         from bench.command import main as server
 
