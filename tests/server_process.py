@@ -1,5 +1,6 @@
 """Real `florilege` commands, each in a process of its own."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 import httpx
+from told_secrets import check_no_key
 
 COMMAND = (sys.executable, "-c", "from cli.main import app; app()")
 
@@ -26,6 +28,7 @@ class ServerProcess:
     log: list[dict[str, Any]] = field(default_factory=list)  # JSON lines of stdout
     stderr: list[str] = field(default_factory=list)
     readers: list[Thread] = field(default_factory=list)
+    metrics: str = ""  # the last that it told when it was asked for all
 
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)
@@ -50,7 +53,20 @@ class ServerProcess:
         if line is not None:  # a worker has no public port
             self.url, self.admin_url = line.get("url", ""), line["admin_url"]
 
+    @property
+    def output(self) -> str:
+        """Whatever it has told so far, to anybody but its clients."""
+        return "\n".join([*map(json.dumps, self.log), *self.stderr, self.metrics])
+
+    def end(self) -> None:
+        """Kill it, having asked a last time for its metrics where it still answers."""
+        if self.admin_url and self.process.poll() is None:
+            with contextlib.suppress(httpx.HTTPError):
+                self.metrics = httpx.get(f"{self.admin_url}/metrics", timeout=2).text
+        self.kill()
+
     def kill(self) -> None:
+        """Raises `KeyTold` where it has told a key: in every test that starts a server."""
         self.process.kill()
         self.process.wait()
         for reader in self.readers:
@@ -58,6 +74,7 @@ class ServerProcess:
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
+        check_no_key(self.output)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -96,7 +113,7 @@ def running(
         server.wait_until_serving()
         yield server
     finally:
-        server.kill()
+        server.end()
 
 
 def start(arguments: Sequence[str], environ: dict[str, str] | None = None) -> ServerProcess:
