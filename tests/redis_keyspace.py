@@ -6,8 +6,8 @@ from redis import Redis
 from redis_server import RedisServer
 
 _DAY_S, _MINUTE_S = 86_400, 60
-# How long each may live at most, by the first part of its name: see transport/redis/keys.py, and for
-# the last three auth/limits/redis.py.
+# How long each may live at most, by the first part of its name: see transport/redis/keys.py; of the
+# last three, auth/limits/redis.py.
 _LONGEST_S = {
     "models": _DAY_S,
     "model": _DAY_S,
