@@ -27,5 +27,10 @@ def create_app(service: Service, authenticator: Authenticator, version: str) -> 
         app.include_router(route.router)
     check_routes(app.routes)
     answer_errors(app)
-    app.add_middleware(RequestMiddleware, authenticator=authenticator, metrics=service.metrics)
+    app.add_middleware(
+        RequestMiddleware,
+        authenticator=authenticator,
+        metrics=service.metrics,
+        seen=service.usage.seen,
+    )
     return app

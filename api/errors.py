@@ -8,7 +8,14 @@ from typing import NamedTuple
 import orjson
 
 from api.rate_headers import duration
-from auth.errors import InvalidKey, MissingKey
+from auth.errors import (
+    AuthError,
+    InvalidKey,
+    KeyRefused,
+    MissingKey,
+    UnknownKey,
+    UnknownProject,
+)
 from auth.limits.exceeded import LimitExceeded
 from checkpoint.errors import (
     EmptyInput,
@@ -47,6 +54,7 @@ CASES: dict[str, Case] = {
     "model_forbidden": Case(403, _INVALID, "model_not_found"),
     "unknown_model": Case(404, _INVALID, "model_not_found"),
     "unknown_url": Case(404, _INVALID, None),
+    "unknown_key": Case(404, _INVALID, "not_found"),
     "wrong_method": Case(405, _INVALID, "method_not_supported"),
     "body_timeout": Case(408, _INVALID, None),
     "body_too_large": Case(413, _INVALID, None),
@@ -62,6 +70,7 @@ CASES: dict[str, Case] = {
     "non_finite": Case(500, "server_error", "non_finite_output"),
     "poison": Case(500, "server_error", "poison_job", should_retry=False),
     "overloaded": Case(503, "service_unavailable_error", "server_is_overloaded"),
+    "store_away": Case(503, "service_unavailable_error", "store_unavailable"),
     "not_ready": Case(503, "service_unavailable_error", "model_not_ready"),
     "deadline": Case(504, "server_error", "deadline_exceeded", should_retry=False),
 }
@@ -121,6 +130,22 @@ def from_auth(error: MissingKey | InvalidKey) -> ApiError:
             "header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
         )
     return ApiError("bad_key", "Incorrect API key provided.")
+
+
+def from_store(error: AuthError) -> ApiError:
+    """How the store of keys refused: an unknown key or project, a field, or all of it."""
+    if isinstance(error, UnknownKey | UnknownProject):
+        return ApiError("unknown_key", _sentence(error))
+    if isinstance(error, KeyRefused):
+        return ApiError("invalid_value", _sentence(error))
+    # What the database says of itself is for the operator alone.
+    message = "The database of the keys does not answer, please try again later."
+    return ApiError("store_away", message, retry_after_s=1.0)
+
+
+def _sentence(error: AuthError) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 _RATES = {

@@ -12,6 +12,7 @@ from api.context import RequestContext
 from api.errors import INTERNAL_MESSAGE, ApiError
 from api.rate_headers import rate_headers
 from auth.authenticator import Authenticator
+from auth.principal import Principal
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from observability.request_id import is_loggable, new_id
@@ -24,9 +25,17 @@ Receive = Callable[[], Awaitable[Message]]
 class RequestMiddleware:
     """Outermost, in pure ASGI: a wrapping response class would hide disconnects."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        metrics: Metrics,
+        seen: Callable[[Principal], None],
+    ) -> None:
+        """`seen` hears of each caller whose key was accepted, whatever comes of the request."""
         self._app = app
         self._authenticator = authenticator
+        self._seen = seen
         self._metrics = metrics
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -52,6 +61,7 @@ class RequestMiddleware:
             response = error_response(error)
             await response(scope, receive, answer.send)
             return
+        self._seen(context.principal)
         context.stages["auth"] = context.elapsed_s()
         try:
             await self._app(scope, receive, answer.send)

@@ -147,7 +147,9 @@ def build_access(settings: Settings, observers: Observers, shared: bool) -> Acce
         finally:
             await nudge.send()
 
-    administration = Administration(store, usage, lambda: read_peppers(settings), changed)
+    administration = Administration(
+        store, usage, lambda: read_peppers(settings), changed, recorder.seen
+    )
     return Access(
         authenticator=authenticator,
         watch=watch,

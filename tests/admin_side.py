@@ -12,6 +12,7 @@ from api.admin.app import create_admin_app
 from auth.authenticator import Authenticator
 from auth.database import sqlite_url
 from auth.pepper import Peppers
+from auth.principal import Principal
 from auth.record import NewKey
 from auth.store import KeyStore
 from auth.usage.store import UsageStore
@@ -34,7 +35,10 @@ class AdminSide:
         self.watch = KeyWatch(self.authenticator, self.keys, self.read_peppers)
         self.metrics = Metrics()
         self.changes = 0
-        administration = Administration(self.keys, self.usage, self.read_peppers, self.changed)
+        self.callers: list[Principal] = []
+        administration = Administration(
+            self.keys, self.usage, self.read_peppers, self.changed, self.callers.append
+        )
         self.app = create_admin_app(administration, self.authenticator, self.metrics, "0")
         self.port = AdminApp(Health(), self.metrics, self.app)
         self.stranger = self.client_of(None)

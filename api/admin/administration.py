@@ -13,6 +13,7 @@ from api.context import context_of
 from api.request_body import BodyLimits, JsonObject, read_object
 from auth.errors import AuthError
 from auth.pepper import Peppers
+from auth.principal import Principal
 from auth.store import KeyStore
 from auth.usage.store import UsageStore
 from observability.logs import get_logger
@@ -29,6 +30,7 @@ class Administration:
     usage: UsageStore
     peppers: Callable[[], Peppers]  # those in force; raises the errors of a pepper
     changed: Callable[[], Awaitable[None]]  # has this gateway, then the others, read the keys again
+    seen: Callable[[Principal], None]  # hears of every caller
     now: Callable[[], float] = time.time
 
     async def tell(self) -> None:

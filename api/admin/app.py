@@ -32,5 +32,7 @@ def create_admin_app(
     answer_errors(app)
     for refusal in ANSWERED:
         app.add_exception_handler(refusal, answer_refusal)
-    app.add_middleware(RequestMiddleware, authenticator=authenticator, metrics=metrics)
+    app.add_middleware(
+        RequestMiddleware, authenticator=authenticator, metrics=metrics, seen=administration.seen
+    )
     return app

@@ -139,6 +139,7 @@ async def test_key_that_is_not_there_is_404(admin: AdminSide, method: str, path:
     body = {"rpm": 1} if method == "PATCH" else None
     response = await admin.client.request(method, f"/v1/admin/keys/{NOBODY}{path}", json=body)
     assert response.status_code == 404
+    assert response.json()["error"]["code"] == "not_found"
     assert NOBODY in response.json()["error"]["message"]
     assert admin.changes == 0
 
@@ -252,3 +253,10 @@ async def test_missing_pepper_is_a_defect_of_the_server(admin: AdminSide) -> Non
     response = await admin.client.post("/v1/admin/keys", json={"name": "a"})
     assert response.status_code == 500
     assert await admin.keys.count() == 1
+
+
+async def test_administrators_use_is_noted_and_a_strangers_is_not(admin: AdminSide) -> None:
+    await admin.stranger.get("/v1/admin/keys")
+    assert not admin.callers
+    await admin.client.get("/v1/admin/keys")
+    assert [caller.kid for caller in admin.callers] == [admin.kid]

@@ -53,12 +53,13 @@ async def test_every_request_is_counted_by_day_key_project_model_and_kind(
     ]
 
 
-async def test_last_use_of_a_key_is_told_with_or_without_an_answer(
+async def test_last_use_of_a_key_is_told_whatever_came_of_the_request(
     recorder: UsageRecorder, store: KeyStore, clock: HandClock, peppers: Peppers
 ) -> None:
     _, used = await store.create(NewKey(name="used"), peppers)
     _, refused = await store.create(NewKey(name="refused"), peppers)
     _, unused = await store.create(NewKey(name="unused"), peppers)
+    recorder.seen(caller(used.kid))
     recorder.record(caller(used.kid), "m", "embed", 1)
     recorder.seen(caller(refused.kid))
     recorder.seen(ANONYMOUS)
