@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from auth.errors import UnknownKey
+from auth.key import KID_BYTES
 from auth.record import KeyRecord, Limits
 from auth.schema import keys
 
@@ -25,8 +26,15 @@ async def read_key(connection: AsyncConnection, kid: str) -> KeyRecord:
     """Raises `UnknownKey`."""
     found = await read_keys(connection, keys.c.kid == kid)
     if not found:
-        raise UnknownKey(f"no key {kid}")
+        raise unknown_key(kid)
     return found[0]
+
+
+def unknown_key(kid: str) -> UnknownKey:
+    """Its message repeats nothing longer than an id: a whole key may have been given for one."""
+    if len(kid) > 2 * KID_BYTES:
+        return UnknownKey(f"no such key: an id has {2 * KID_BYTES} characters")
+    return UnknownKey(f"no key {kid}")
 
 
 async def touch(connection: AsyncConnection, last_used: Mapping[str, int]) -> None:

@@ -19,7 +19,7 @@ from auth.audit import (
     write_audit,
 )
 from auth.database import Database
-from auth.errors import KeyRefused, UnknownKey, UnknownProject
+from auth.errors import KeyRefused, UnknownProject
 from auth.key import generate_key
 from auth.migrate import check, create, upgrade
 from auth.pepper import Peppers
@@ -27,7 +27,7 @@ from auth.pinned import pin_pepper, read_pinned
 from auth.projects import change_limits, ensure_project, read_projects
 from auth.record import LATEST, KeyRecord, Limits, NewKey
 from auth.revision import raise_revision, read_revision
-from auth.rows import read_key, read_keys, row_of, touch
+from auth.rows import read_key, read_keys, row_of, touch, unknown_key
 from auth.schema import keys
 from auth.snapshot import EMPTY, Snapshot
 
@@ -248,7 +248,7 @@ class KeyStore:
 
     def _must_exist(self, kid: str) -> None:
         if not self.exists():
-            raise UnknownKey(f"no key {kid}")
+            raise unknown_key(kid)
 
     def _make(self, new: NewKey, using: Peppers) -> tuple[str, KeyRecord]:
         key, kid = generate_key(new.env)
