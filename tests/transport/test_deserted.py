@@ -103,6 +103,25 @@ async def test_after_an_absence_of_redis_a_worker_lives_once_it_is_heard_anew(
             await client.close()
 
 
+async def test_worker_that_was_heard_since_redis_came_back_is_not_doubted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever read the answers may have been away for longer than Redis."""
+    monkeypatch.setattr("transport.redis.announce.DEAD_AFTER_MS", 60_000)
+    with running_redis() as redis:
+        client = RedisJobClient(where(redis), QUICK)
+        async with dying_worker(redis) as consumer:
+            await client.start()
+            client._mailbox._listener.on_return()
+            assert client.live_workers(MODEL) == 1
+            client._announced._failed = True  # as after a question without an answer
+            await consumer.announce(make_announcement())
+            await client._announced.refresh()
+            client._mailbox._listener.on_return()
+            assert client.live_workers(MODEL) == 1
+            await client.close()
+
+
 @pytest.mark.parametrize("answered", [True, False])
 async def test_counter_of_tokens_that_was_deleted_is_never_negative(
     redis: RedisServer, answered: bool

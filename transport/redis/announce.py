@@ -76,13 +76,15 @@ class _Known:
 class Announced:
     """A gateway's side. It remembers what Redis has forgotten, and for as long."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, deaf_s: float) -> None:
+        """`deaf_s`: without a refresh for so long, news may have been missed."""
         self._line = line
+        self._deaf_s = deaf_s
         self._models: dict[str, _Known] = {}
         self._unreadable: dict[str, bytes] = {}  # models, and the digest that was told of
         self._now_ms, self._heard_s = 0, 0.0  # Redis' clock when we last heard, and ours
-        self._is_deaf = False  # Redis did not answer when last asked
-        self._listens_s = float("-inf")  # since when it has always answered
+        self._failed = False  # the last refresh
+        self._listens_s = float("-inf")  # the first refresh since we were deaf
         self._believes_s = float("-inf")  # heartbeats that were heard before count no more
 
     async def refresh(self) -> None:
@@ -91,12 +93,15 @@ class Announced:
         Raises what `Line.execute` raises.
         """
         prefixes = (f"{PREFIX}model:", f"{PREFIX}hb:")
-        was_deaf, self._is_deaf = self._is_deaf, True
-        self._now_ms, *found = await DISCOVER.run(self._line, (MODELS,), *prefixes)
-        self._heard_s = asyncio.get_running_loop().time()
-        self._is_deaf = False
-        if was_deaf:
-            self._listens_s = self._heard_s
+        try:
+            self._now_ms, *found = await DISCOVER.run(self._line, (MODELS,), *prefixes)
+        except Exception:
+            self._failed = True
+            raise
+        now_s = asyncio.get_running_loop().time()
+        if self._is_deaf(now_s):
+            self._listens_s = now_s
+        self._heard_s, self._failed = now_s, False
         names = [unquote(name.decode(errors="replace")) for name, _, _ in found]
         for model, (_, digest, heartbeats) in zip(names, found, strict=True):
             await self._hear(model, digest, heartbeats)
@@ -109,7 +114,8 @@ class Announced:
 
     def believe_no_more(self) -> None:
         """Redis was away for long, and may be empty: a worker lives once it is heard anew."""
-        self._believes_s = asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
+        self._believes_s = now_s if self._is_deaf(now_s) else self._listens_s
 
     def models(self) -> Mapping[str, ServedModel]:
         return {
@@ -145,6 +151,9 @@ class Announced:
         if deflated is None:
             raise KeyError(digest)
         return await asyncio.to_thread(zlib.decompress, deflated)
+
+    def _is_deaf(self, now_s: float) -> bool:
+        return self._failed or now_s - self._heard_s > self._deaf_s
 
     def _live(self, known: _Known) -> list[float | None]:
         since_s = asyncio.get_running_loop().time() - self._heard_s

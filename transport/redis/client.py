@@ -63,7 +63,9 @@ class RedisJobClient:
         self._config = config or ClientConfig()
         self._on_event = on_event
         self._connections = Connections(redis, on_event)
-        self._announced = Announced(self._connections.commands)
+        # It is asked more often than Redis may be silent: a longer absence is never overlooked.
+        deaf_s = self._config.mailbox.healthy_s / 2
+        self._announced = Announced(self._connections.commands, deaf_s)
         self._queues = QueuesHeard(
             self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
         )
