@@ -279,6 +279,17 @@ async def test_a_database_that_is_down_is_asked_again_within_a_minute(
     assert len(database.asked) == 3
 
 
+async def test_what_was_counted_stays_where_the_database_does_not_know_all_of_it_yet(
+    limits: LimitStore, database: Database, clock: HandClock
+) -> None:
+    database.is_down = True
+    assert await granted(limits, budget(100))
+    database.is_down = False
+    database.used[KEY.name, "daily"] = 60
+    clock.now += RESEED_S
+    assert (await limits.take(budget(0))).budgets_used == (100,)
+
+
 async def test_a_cost_is_given_back_to_the_day_that_it_was_counted_on(
     limits: LimitStore, clock: HandClock
 ) -> None:
