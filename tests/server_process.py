@@ -33,6 +33,16 @@ class ServerProcess:
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)
 
+    def embed(self, key: str, text: str = "a text", **headers: str) -> httpx.Response:
+        """Two words are four tokens of the default model."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        with self.client(headers={"authorization": f"Bearer {key}", **named}) as client:
+            body = {"model": "all-MiniLM-L6-v2", "input": text}
+            return client.post("/v1/embeddings", json=body)
+
+    def said(self, event: str) -> bool:
+        return any(line["event"] == event for line in self.log)
+
     def metric(self, name: str) -> float:
         """The sum of a metric's samples."""
         text = httpx.get(f"{self.admin_url}/metrics", timeout=10).text
@@ -88,6 +98,20 @@ class ServerProcess:
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         self.stderr.extend(self.process.stderr)
+
+
+def florilege(data_dir: Path, *arguments: str, **environ: str) -> str:
+    """What a command prints that ends, and that must end well."""
+    done = subprocess.run(
+        [*COMMAND, *arguments, "--data-dir", str(data_dir)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environ},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextmanager
