@@ -56,7 +56,7 @@ class JobClient(Protocol):
         ...
 
     def live_workers(self, model: str) -> int:
-        """Of a model, at this moment, as far as is known."""
+        """Of a model, at this moment, as far as is sure."""
         ...
 
     async def tokenizer(self, sha256: str) -> bytes:

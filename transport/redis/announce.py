@@ -86,6 +86,7 @@ class Announced:
         self._failed = False  # the last refresh
         self._listens_s = float("-inf")  # the first refresh since we were deaf
         self._believes_s = float("-inf")  # heartbeats that were heard before count no more
+        self._doubts = False  # Redis is back, and nothing was heard since
 
     async def refresh(self) -> None:
         """Hear what was announced; what cannot be read is told of once, and left out.
@@ -101,7 +102,9 @@ class Announced:
         now_s = asyncio.get_running_loop().time()
         if self._is_deaf(now_s):
             self._listens_s = now_s
-        self._heard_s, self._failed = now_s, False
+        if self._doubts:
+            self._believes_s = now_s
+        self._heard_s, self._failed, self._doubts = now_s, False, False
         names = [unquote(name.decode(errors="replace")) for name, _, _ in found]
         for model, (_, digest, heartbeats) in zip(names, found, strict=True):
             await self._hear(model, digest, heartbeats)
@@ -114,8 +117,10 @@ class Announced:
 
     def believe_no_more(self) -> None:
         """Redis was away for long, and may be empty: a worker lives once it is heard anew."""
-        now_s = asyncio.get_running_loop().time()
-        self._believes_s = now_s if self._is_deaf(now_s) else self._listens_s
+        if self._is_deaf(asyncio.get_running_loop().time()):
+            self._doubts = True
+        else:
+            self._believes_s = self._listens_s
 
     def models(self) -> Mapping[str, ServedModel]:
         return {
@@ -123,9 +128,15 @@ class Announced:
             for name, known in self._models.items()
         }
 
-    def live_workers(self, model: str) -> int:
+    def is_live(self, model: str) -> bool:
+        """Whether to submit jobs: in doubt they wait."""
         known = self._models.get(model)
-        return len(self._live(known)) if known else 0
+        return known is not None and bool(self._live(known))
+
+    def live_workers(self, model: str) -> int:
+        """How many surely are: none, in doubt."""
+        known = self._models.get(model)
+        return len(self._live(known)) if known and not self._doubts else 0
 
     def is_deserted(self, model: str) -> bool:
         """Whether nobody has served the model for as long as a worker may be silent.

@@ -124,7 +124,7 @@ class RedisJobClient:
     # --- JobClient ---
 
     async def submit(self, job: Job) -> JobResult:
-        if not self.live_workers(job.model) or not self.healthy:
+        if not self._announced.is_live(job.model) or not self.healthy:
             raise self._error("not_ready")
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + job.budget_ms / 1000
