@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from auth.calendar import day_of
 from auth.store import KeyStore
-from auth.usage.calendar import day_of
 from auth.usage.query import DIMENSIONS, Dimension, UsageQuery, UsageTotal
 from auth.usage.store import UsageStore
 from cli.console import complain

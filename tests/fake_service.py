@@ -17,9 +17,9 @@ from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
 from api.service import Service
 from auth.authenticator import Authenticator
+from auth.calendar import Period
 from auth.database import sqlite_url
 from auth.holder import Holder
-from auth.limits.demand import Period
 from auth.limits.memory import MemoryLimits
 from auth.limits.quota import Quotas
 from auth.limits.store import LimitStore

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from api.admin.query import listed, refuse_unknown, whole_number
 from api.errors import ApiError
 from api.fields import missing
+from auth.calendar import DAY_S, day_of, days_after, start_of
 from auth.record import LATEST
-from auth.usage.calendar import DAY_S, day_of, days_after, start_of
 from auth.usage.query import Dimension, UsageQuery, UsageTotal
 
 # OpenAI's name of what may be grouped by. We know no users: that one is always null.

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from auth.calendar import Period
 from auth.holder import Holder
 
 Unit = Literal["requests", "tokens"]
-Period = Literal["daily", "monthly"]
 
 DEFAULT_BURST_S = 60.0
 LONGEST_LEASE_S = 900.0  # above the longest deadline of a request, 600 s

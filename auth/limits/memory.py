@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from auth.calendar import Period
 from auth.limits.demand import (
     DEBT_OF_ONE,
     LONGEST_LEASE_S,
     Bucket,
     Budget,
     Demand,
-    Period,
     Slot,
     Unit,
     burst_of,

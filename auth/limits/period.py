@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from auth.limits.demand import Period
-
-_DAY_S = 86_400
+from auth.calendar import DAY_S, Period
 
 
 @dataclass(frozen=True)
@@ -23,12 +21,12 @@ class Span:
 
 def span_of(period: Period, now: float) -> Span:
     """The day or month that `now`, seconds since 1970, is of."""
-    return _span_of_day(period, int(now // _DAY_S))
+    return _span_of_day(period, int(now // DAY_S))
 
 
 @lru_cache(maxsize=64)
 def _span_of_day(period: Period, number: int) -> Span:
-    day = datetime.fromtimestamp(number * _DAY_S, UTC)
+    day = datetime.fromtimestamp(number * DAY_S, UTC)
     if period == "daily":
         return _span(f"{day:%Y%m%d}", day, day + timedelta(days=1))
     first = day.replace(day=1)

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import Bucket, Budget, Demand, Period, Slot, Unit
+from auth.limits.demand import Bucket, Budget, Demand, Slot, Unit
 from auth.limits.exceeded import LimitExceeded, LimitName
 from auth.limits.standing import BucketStanding, Refusal, Standing
 from auth.limits.store import LimitStore

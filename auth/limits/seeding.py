@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from auth.calendar import Period
 from auth.errors import AuthError
 from auth.holder import Holder
-from auth.limits.demand import Budget, Period
+from auth.limits.demand import Budget
 from auth.limits.period import Span, span_of
 from auth.limits.store import Seed
 

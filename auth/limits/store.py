@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import Demand, Period
+from auth.limits.demand import Demand
 from auth.limits.standing import Standing
 
 # Tokens used in the current UTC day or month, as the database knows. None: it cannot be asked; then

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Literal
 from uuid import uuid4
 
+from auth.calendar import Period, day_of, first_day
 from auth.errors import AuthError
 from auth.holder import Holder
 from auth.principal import Principal
-from auth.usage.calendar import Period, day_of, first_day
 from auth.usage.count import Batch, Count, Use
 from auth.usage.store import UsageStore
 from observability.logs import get_logger, place_of

@@ -15,11 +15,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from auth.calendar import DAY_S
 from auth.database import Database
 from auth.holder import Holder
 from auth.rows import touch
 from auth.schema import usage, usage_flushes
-from auth.usage.calendar import DAY_S
 from auth.usage.count import Batch
 from auth.usage.query import UsageQuery, UsageTotal
 

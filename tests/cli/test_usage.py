@@ -10,11 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from auth.calendar import DAY_S, day_of
 from auth.database import sqlite_url
 from auth.pepper import Peppers
 from auth.record import NewKey
 from auth.store import KeyStore
-from auth.usage.calendar import DAY_S, day_of
 from auth.usage.count import Batch, Count, Use
 from auth.usage.store import UsageStore
 from cli.usage import usage

@@ -7,7 +7,7 @@ import openai
 import pytest
 from admin_side import AdminSide
 
-from auth.usage.calendar import DAY_S
+from auth.calendar import DAY_S
 from auth.usage.count import Batch, Count, Use
 
 URL = "/v1/organization/usage/embeddings"

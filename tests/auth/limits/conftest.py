@@ -7,8 +7,8 @@ import pytest
 from hand_clock import HandClock
 from redis_server import RedisServer, running_redis
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import Period
 from auth.limits.memory import MemoryLimits
 from auth.limits.redis import RedisLimits
 from transport.redis.connections import Connections, RedisConfig

@@ -6,8 +6,9 @@ from typing import Protocol
 
 from hand_clock import HandClock
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import LONGEST_LEASE_S, Bucket, Budget, Demand, Period, Slot
+from auth.limits.demand import LONGEST_LEASE_S, Bucket, Budget, Demand, Slot
 from auth.limits.standing import BucketStanding
 from auth.limits.store import RESEED_S, LimitStore
 from auth.record import Limits

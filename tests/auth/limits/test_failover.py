@@ -12,8 +12,9 @@ from hand_clock import HandClock
 from redis_server import RedisServer, free_port, running_redis
 from structlog.testing import capture_logs
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import Bucket, Budget, Demand, Period, Slot
+from auth.limits.demand import Bucket, Budget, Demand, Slot
 from auth.limits.failover import RETRY_S, FailoverLimits
 from auth.limits.memory import MemoryLimits
 from auth.limits.redis import RedisLimits

@@ -2,9 +2,10 @@
 
 from hand_clock import HandClock
 
+from auth.calendar import Period
 from auth.errors import StoreUnavailable
 from auth.holder import Holder
-from auth.limits.demand import Bucket, Budget, Demand, Period, Slot
+from auth.limits.demand import Bucket, Budget, Demand, Slot
 from auth.limits.memory import MemoryLimits
 from auth.record import Limits
 

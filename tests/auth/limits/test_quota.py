@@ -7,8 +7,9 @@ from typing import Protocol
 import pytest
 from hand_clock import HandClock
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import Demand, Period
+from auth.limits.demand import Demand
 from auth.limits.exceeded import LimitExceeded
 from auth.limits.quota import UNLIMITED, Quotas
 from auth.limits.standing import BucketStanding, Standing

@@ -10,8 +10,9 @@ import pytest
 from hand_clock import HandClock
 from redis_server import RedisServer
 
+from auth.calendar import Period
 from auth.holder import Holder
-from auth.limits.demand import Bucket, Budget, Demand, Period, Slot
+from auth.limits.demand import Bucket, Budget, Demand, Slot
 from auth.limits.redis import GATEWAYS, RedisLimits
 from auth.record import Limits
 

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 
 from usage_flusher import flush_for_ever
 
-from auth.usage.calendar import day_of
+from auth.calendar import day_of
 from auth.usage.count import Batch, Count, Use
 from auth.usage.query import UsageQuery
 from auth.usage.store import UsageStore

@@ -10,12 +10,12 @@ import pytest
 from hand_clock import HandClock
 from usage_callers import caller, key, project
 
+from auth.calendar import DAY_S, day_of, days_after, first_day, start_of
 from auth.database import sqlite_url
 from auth.pepper import Peppers
 from auth.principal import ANONYMOUS
 from auth.record import NewKey
 from auth.store import KeyStore
-from auth.usage.calendar import DAY_S, day_of, days_after, first_day, start_of
 from auth.usage.query import UsageQuery, UsageTotal
 from auth.usage.recorder import UsageRecorder
 from auth.usage.store import UsageStore
