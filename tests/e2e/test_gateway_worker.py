@@ -175,7 +175,7 @@ def test_request_whose_last_worker_was_killed_is_told_to_come_again(tmp_path: Pa
             answer = asking.result()
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "model_not_ready"
-        assert answer.headers["retry-after"] == "5"
+        assert 5 <= int(answer.headers["retry-after"]) <= 7  # 5 s, spread by a quarter
         assert time.monotonic() - killed_s < 12  # 8 s without a heartbeat, and the looks for it
         assert gateway.stop() == 0
         assert left_behind(redis) == []
