@@ -49,12 +49,14 @@ class ServerProcess:
         lines = [line for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
-    def wait_for(self, done: Callable[[], object], timeout_s: float = 30) -> None:
+    def wait_for(
+        self, done: Callable[[], object], timeout_s: float = 30, every_s: float = 0.01
+    ) -> None:
         limit = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > limit:
                 raise TimeoutError("".join(self.stderr))
-            time.sleep(0.01)
+            time.sleep(every_s)
 
     def wait_until_serving(self) -> None:
         """Or until it has ended."""

@@ -91,7 +91,8 @@ def test_keys_work_while_the_database_is_away_and_usage_arrives_later(
         assert server.embed(made.key).status_code == 200
         outage.end()
         requests = BEFORE + DURING + 1
-        server.wait_for(lambda: ring.used().get(made.kid) == Used(requests, 4 * requests))
+        used = {made.kid: Used(requests, 4 * requests)}
+        server.wait_for(lambda: ring.used() == used, every_s=0.2)
         server.wait_for(lambda: server.said("key_refresh_recovered"))
         ring.revoke(made)
         server.wait_for(lambda: server.embed(made.key).status_code == 401, timeout_s=5)

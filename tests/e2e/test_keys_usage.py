@@ -59,7 +59,8 @@ def test_a_killed_gateway_leaves_no_lease_and_loses_what_it_had_not_written_at_m
             gateway.wait_for(lambda gateway=gateway: gateway.metric("florilege_live_workers") == 1)
         for _ in range(WRITTEN):
             assert killed.embed(free.key).status_code == 200
-        killed.wait_for(lambda: ring.used().get(free.kid) == Used(WRITTEN, 4 * WRITTEN), FLUSH_S)
+        written = Used(WRITTEN, 4 * WRITTEN)
+        killed.wait_for(lambda: ring.used().get(free.kid) == written, FLUSH_S, every_s=0.2)
         for _ in range(PENDING):
             assert killed.embed(free.key).status_code == 200
         os.kill(worker.process.pid, signal.SIGSTOP)
