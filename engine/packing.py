@@ -1,7 +1,8 @@
 """A batch as tensors: sequences in ascending length, one after another, and a dummy tail."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -29,14 +30,16 @@ class Packed:
     """T tokens: those of B sequences, then dummy ones that answer nothing.
 
     Layers read the first three. How the tokens are divided into sequences is told in one of two
-    ways: to a CPU by `groups` and `spans`, where each dummy token is a sequence of its own, touches
-    no other and costs attention nothing; to an accelerator by `ragged`.
+    ways: to a CPU by `groups`, `cu_seqlens` and `spans`, where each dummy token is a sequence of its
+    own, touches no other and costs attention nothing; to an accelerator by `ragged`.
     """
 
     input_ids: Tensor  # [T] int32
     position_ids: Tensor  # [T] int32, from 0 in every sequence
     type_ids: Tensor | None  # [T] int32
     groups: tuple[tuple[int, int], ...] = ()  # (sequences, tokens of each), tokens ascending
+    # [B + 1], and one more for each dummy token; int64
+    cu_seqlens: Tensor = field(default_factory=partial(torch.empty, 0, dtype=torch.int64))
     spans: Spans | None = None
     padded_tokens: int = 0  # of a CPU's; what an accelerator runs knows no lengths
     ragged: Ragged | None = None
@@ -45,6 +48,16 @@ class Packed:
     def tokens(self) -> int:
         """Tokens of the batch, the dummy tail not counted."""
         return self.input_ids.size(0) - self.padded_tokens
+
+    @property
+    def sequences(self) -> int:
+        """B, of what was packed for a CPU."""
+        return self.cu_seqlens.size(0) - 1 - self.padded_tokens
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence, of what was packed for a CPU."""
+        return self.groups[-1][1]
 
     @property
     def parts(self) -> Ragged:
@@ -95,6 +108,7 @@ def pack(batch: Batch, bucket: Bucket) -> tuple[Packed, Layout]:
         position_ids=_padded(positions, padded),
         type_ids=None if batch.type_ids is None else _padded(batch.type_ids[source], padded),
         groups=tuple(zip(counts.tolist(), sizes.tolist(), strict=True)),
+        cu_seqlens=torch.from_numpy(np.append(packed_starts, np.arange(tokens, padded + 1))),
         spans=None if batch.spans is None else _place(batch.spans, order, packed_starts),
         padded_tokens=padded - tokens,
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from engine.cpu.kernels import cpu_kernels
+from engine.cpu.library import cpu_fault
 from engine.device.device import Device
 from engine.errors import EngineError
 from engine.kernels import Kernels, onednn_kernels, plain_kernels, ragged_kernels
@@ -27,7 +29,8 @@ _CPU_BATCH_TOKENS, _DEVICE_BATCH_TOKENS = 2048, 32_768
 class EngineConfig:
     device: str = "auto"  # auto | cpu | cuda | cuda:N
     dtype: str = "auto"  # auto | float32 | bfloat16 | float16, the last on a GPU
-    kernels: str = "auto"  # auto | onednn | plain on a CPU, auto | fused | plain on a GPU
+    kernels: str = "auto"  # auto | cpu | onednn | plain on a CPU, auto | fused | plain on a GPU
+    cpu_kernels: bool = True  # of a CPU: auto may be those in C++
     # What kernels are laid out for; a longer sequence runs alone. None: 2,048 on a CPU, 32,768 on a
     # GPU.
     max_batch_tokens: int | None = None
@@ -121,8 +124,15 @@ def _computes_bfloat16() -> bool:
 def _cpu_kernels(config: EngineConfig, dtype: torch.dtype, max_tokens: int) -> Kernels:
     if config.kernels == "plain":
         return plain_kernels(dtype)
-    if config.kernels not in ("auto", "onednn"):
-        raise EngineError(f"kernels {config.kernels!r} are not known: auto, onednn or plain")
+    if config.kernels not in ("auto", "cpu", "onednn"):
+        raise EngineError(f"kernels {config.kernels!r} are not known: auto, cpu, onednn or plain")
+    if config.kernels != "onednn":
+        fault = cpu_fault(dtype) if config.cpu_kernels else "they are switched off"
+        if fault is None:
+            return cpu_kernels(dtype, max_tokens)
+        if config.kernels == "cpu":
+            raise EngineError(f"kernels 'cpu' cannot be used: {fault}")
+        logger.info("kernels of torch in place of those in C++: %s", fault)
     fault = onednn_fault(dtype)
     if fault is None:
         return onednn_kernels(dtype, max_tokens)

@@ -1,0 +1,1 @@
+"""Layers in C++, for processors with AVX-512: compiled at install, called through ctypes."""
