@@ -1,6 +1,7 @@
 // Attention over packed sequences, and linear layers with what follows them.
 #include <omp.h>
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 namespace {
 
 constexpr int MOST_ROWS = 12;  // with two vectors of columns each: 24 of 32 registers hold sums
+constexpr std::make_integer_sequence<int, MOST_ROWS> COUNTS;  // of rows, less one
 
 // What is computed for `rows` rows at a time, as equally as can be: each row on its own.
 struct Division {
@@ -128,7 +130,7 @@ INLINE float soften(float* scores, long keys, float scale, float largest) {
 }
 
 // Queries first … first + ROWS - 1. Of keys that none of them sees no score is computed.
-template <class T, int ROWS, bool ADDED>
+template <class T, bool ADDED, int ROWS>
 void attend_rows(const Head& head, long first) {
   const Attention& layer = *head.layer;
   const long from = layer.before < first ? (first - layer.before) & -16 : 0;
@@ -141,27 +143,32 @@ void attend_rows(const Head& head, long first) {
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; r++) largest[r] = unseen;
 
-  auto keep = [&](__m512 score, int r, long j) __attribute__((always_inline)) {
-    if (ADDED) score = _mm512_fmadd_ps(score, scale, load(Float32(), head.added + j - first - r));
-    if (j + 16 > head.tokens) score = _mm512_mask_mov_ps(unseen, lanes(head.tokens - j), score);
-    _mm512_store_ps(head.scores + r * pitch + j - from, score);
-    largest[r] = _mm512_max_ps(largest[r], score);
+  auto score = [&](auto columns, auto masks, long j) __attribute__((always_inline)) {
+    constexpr int COLUMNS = decltype(columns)::value;
+    __m512 sums[ROWS][COLUMNS];
+    multiply<T, ROWS, COLUMNS>(sums, queries, head.query_stride, head.keys + j * head.words, 16,
+                               16 * head.words, head.words);
+#pragma GCC unroll 2
+    for (int c = 0; c < COLUMNS; c++, j += 16) {
+      const Lanes of = lanes(head.tokens - j);
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; r++) {
+        __m512 x = sums[r][c];
+        if (ADDED) x = _mm512_fmadd_ps(x, scale, load(Float32(), head.added + j - first - r));
+        if (decltype(masks)::value) x = _mm512_mask_mov_ps(unseen, of, x);
+        _mm512_store_ps(head.scores + r * pitch + j - from, x);
+        largest[r] = _mm512_max_ps(largest[r], x);
+      }
+    }
   };
+  const std::integral_constant<int, 1> one;
+  const std::integral_constant<int, 2> two;
   long j = from;
-  for (; j + 32 <= from + keys; j += 32) {
-    __m512 sums[ROWS][2];
-    multiply<T, ROWS, 2>(sums, queries, head.query_stride, head.keys + j * head.words, 16,
-                         16 * head.words, head.words);
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++) keep(sums[r][0], r, j), keep(sums[r][1], r, j + 16);
-  }
-  if (j < from + keys) {
-    __m512 sums[ROWS][1];
-    multiply<T, ROWS, 1>(sums, queries, head.query_stride, head.keys + j * head.words, 16, 0,
-                         head.words);
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++) keep(sums[r][0], r, j);
-  }
+  for (; j + 32 < to; j += 32) score(two, std::false_type(), j);
+  if (j + 16 < to)
+    score(two, std::true_type(), j);
+  else
+    score(one, std::true_type(), j);
 
   float shares[ROWS];
   for (int r = 0; r < ROWS; r++)
@@ -184,9 +191,9 @@ void attend_rows(const Head& head, long first) {
 }
 
 using AttendRows = void (*)(const Head&, long);
-template <class T, bool ADDED, int... ROWS>
-AttendRows attend_rows_of(long rows, std::integer_sequence<int, ROWS...>) {
-  static constexpr AttendRows of[] = {attend_rows<T, ROWS + 1, ADDED>...};
+template <class T, bool ADDED, int... COUNT>
+AttendRows attend_rows_of(long rows, std::integer_sequence<int, COUNT...>) {
+  static constexpr AttendRows of[] = {attend_rows<T, ADDED, COUNT + 1>...};
   return of[rows - 1];
 }
 
@@ -194,8 +201,7 @@ template <class T, bool ADDED>
 void attend_queries(const Head& head, long first, long last) {
   const Division division(last - first);
   for (long i = first; i < last; i += division.step)
-    attend_rows_of<T, ADDED>(at_most(division.step, last - i),
-                             std::make_integer_sequence<int, MOST_ROWS>())(head, i);
+    attend_rows_of<T, ADDED>(at_most(division.step, last - i), COUNTS)(head, i);
 }
 
 // Of one sequence and one head of keys, the queries first … last - 1.
@@ -273,6 +279,8 @@ namespace {
 
 // Rows whose inputs stay in the second cache while all weights pass by.
 constexpr long NEAR_BYTES = 192 * 1024;
+// Of each panel. The first are not enough to hide how long the next one takes to come.
+constexpr long FETCHING_ROWS = 4 * MOST_ROWS;
 
 template <class T, int ACTIVATION>
 void finish_rows(const Linear& layer, const __m512* sums, long rows, typename T::Stored* out,
@@ -281,22 +289,24 @@ void finish_rows(const Linear& layer, const __m512* sums, long rows, typename T:
   const __m512 second = load(Float32(), layer.bias + 32 * panel + 16);
   const long column = layer.gated ? 16 * panel : 32 * panel, left = layer.outputs - column;
   for (long r = 0; r < rows; r++, sums += 2, out += layer.outputs) {
-    __m512 a = activated<ACTIVATION>(_mm512_add_ps(sums[0], first));
+    __m512 a = activated<T, ACTIVATION>(_mm512_add_ps(sums[0], first));
     __m512 b = _mm512_add_ps(sums[1], second);
     if (layer.gated) {
       store(T(), out + column, _mm512_mul_ps(a, b), lanes(left));
     } else {
       store(T(), out + column, a, lanes(left));
-      store(T(), out + column + 16, activated<ACTIVATION>(b), lanes(left - 16));
+      store(T(), out + column + 16, activated<T, ACTIVATION>(b), lanes(left - 16));
     }
   }
 }
 
-template <class T, int ROWS>
+// `FETCHES`: the next panel is asked for meanwhile, or few rows would wait for it.
+template <class T, bool FETCHES, int ROWS>
 void linear_rows(const Linear& layer, const Word* x, typename T::Stored* out, long panel) {
   const long depth = layer.inputs / T::PER_WORD;
   __m512 sums[ROWS][2];
-  multiply<T, ROWS, 2>(sums, x, depth, layer.weight + panel * depth * 32, 32, 16, depth);
+  multiply<T, ROWS, 2>(sums, x, depth, layer.weight + panel * depth * 32, 32, 16, depth,
+                       FETCHES ? depth * 32 : 0);
   switch (layer.activation) {
     case GELU: return finish_rows<T, GELU>(layer, sums[0], ROWS, out, panel);
     case GELU_TANH: return finish_rows<T, GELU_TANH>(layer, sums[0], ROWS, out, panel);
@@ -308,9 +318,9 @@ void linear_rows(const Linear& layer, const Word* x, typename T::Stored* out, lo
 
 template <class T>
 using LinearRows = void (*)(const Linear&, const Word*, typename T::Stored*, long);
-template <class T, int... ROWS>
-LinearRows<T> linear_rows_of(long rows, std::integer_sequence<int, ROWS...>) {
-  static constexpr LinearRows<T> of[] = {linear_rows<T, ROWS + 1>...};
+template <class T, bool FETCHES, int... COUNT>
+LinearRows<T> linear_rows_of(long rows, std::integer_sequence<int, COUNT...>) {
+  static constexpr LinearRows<T> of[] = {linear_rows<T, FETCHES, COUNT + 1>...};
   return of[rows - 1];
 }
 
@@ -325,10 +335,12 @@ void multiply_weights(const Linear& layer, const Word* x, typename T::Stored* ou
   for (long i = 0; i < blocks * panels; i++) {
     const long first = i / panels * near, last = at_most(rows, first + near), panel = i % panels;
     const Division division(last - first);
-    for (long row = first; row < last; row += division.step)
-      linear_rows_of<T>(at_most(division.step, last - row),
-                        std::make_integer_sequence<int, MOST_ROWS>())(
-          layer, x + row * depth, out + row * layer.outputs, panel);
+    for (long row = first; row < last; row += division.step) {
+      const long count = at_most(division.step, last - row);
+      auto of = row - first < FETCHING_ROWS ? linear_rows_of<T, true>(count, COUNTS)
+                                            : linear_rows_of<T, false>(count, COUNTS);
+      of(layer, x + row * depth, out + row * layer.outputs, panel);
+    }
   }
 }
 
