@@ -23,7 +23,7 @@ from cli.settings import Settings
 if TYPE_CHECKING:
     from worker.worker import LoadedModel
 
-_FLAGS = ("device", "dtype", "kernels", "max_batch_tokens", "max_input_tokens")
+_FLAGS = ("device", "dtype", "kernels", "cpu_kernels", "max_batch_tokens", "max_input_tokens")
 
 
 @with_settings(_FLAGS)

@@ -3,8 +3,8 @@
 from cli.settings import Settings
 
 ENGINE = (
-    *("model", "device", "dtype", "kernels", "attention_backend", "graphs", "self_test"),
-    *("max_batch_tokens", "max_batch_sequences", "watchdog_s"),
+    *("model", "device", "dtype", "kernels", "cpu_kernels", "attention_backend", "graphs"),
+    *("self_test", "max_batch_tokens", "max_batch_sequences", "watchdog_s"),
     *("max_input_tokens", "matryoshka", "task", "calibration", "token_input", "cache_dir"),
 )
 REDIS = tuple(name for name in Settings.model_fields if name.startswith("redis_"))

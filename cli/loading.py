@@ -60,6 +60,7 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
         device=settings.device,
         dtype=settings.dtype,
         kernels=settings.kernels,
+        cpu_kernels=settings.cpu_kernels == "auto",
         max_batch_tokens=settings.max_batch_tokens,
         attention_backend=settings.attention_backend,
         graphs=settings.graphs == "on",
@@ -73,6 +74,8 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
             pairs = _known_pairs(spec, tokenizer)
         if engine.self_test(pairs).ranks_known_pair is False:
             get_logger().warning("known_pair_ranked_wrongly", model=spec.id)
+    computes = {name: value for name, value in engine.runtime.items() if name != "self_test"}
+    get_logger().info("loaded", model=spec.id, **computes)
     spec = replace(
         spec,
         dtype=engine.dtype,

@@ -46,8 +46,12 @@ class Settings(BaseModel):
         "auto",
         description="auto | float32 | bfloat16 | float16; auto: what the device is native in",
     )
-    kernels: Literal["auto", "onednn", "fused", "plain"] = Field(
-        "auto", description="auto | onednn (CPU) | fused (GPU) | plain: how layers are computed"
+    kernels: Literal["auto", "cpu", "onednn", "fused", "plain"] = Field(
+        "auto",
+        description="auto | cpu | onednn (both CPU) | fused (GPU) | plain: how layers are computed",
+    )
+    cpu_kernels: Literal["auto", "off"] = Field(
+        "auto", description="auto | off: kernels in C++ where the processor has AVX-512"
     )
     attention_backend: Literal[
         "auto", "triton", "fa4", "flashinfer-fa3", "flashinfer-fa2", "varlen"

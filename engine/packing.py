@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -30,14 +30,15 @@ class Packed:
     """T tokens: those of B sequences, then dummy ones that answer nothing.
 
     Layers read the first three. How the tokens are divided into sequences is told in one of two
-    ways: to a CPU by `groups`, `cu_seqlens` and `spans`, where each dummy token is a sequence of its
-    own, touches no other and costs attention nothing; to an accelerator by `ragged`.
+    ways: to a CPU by `lengths`, `cu_seqlens` and `spans`, where each dummy token is a sequence of
+    its own, touches no other and costs attention nothing; to an accelerator by `ragged`.
     """
 
     input_ids: Tensor  # [T] int32
     position_ids: Tensor  # [T] int32, from 0 in every sequence
     type_ids: Tensor | None  # [T] int32
-    groups: tuple[tuple[int, int], ...] = ()  # (sequences, tokens of each), tokens ascending
+    # [B] ascending
+    lengths: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     # [B + 1], and one more for each dummy token; int64
     cu_seqlens: Tensor = field(default_factory=partial(torch.empty, 0, dtype=torch.int64))
     spans: Spans | None = None
@@ -49,15 +50,11 @@ class Packed:
         """Tokens of the batch, the dummy tail not counted."""
         return self.input_ids.size(0) - self.padded_tokens
 
-    @property
-    def sequences(self) -> int:
-        """B, of what was packed for a CPU."""
-        return self.cu_seqlens.size(0) - 1 - self.padded_tokens
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest sequence, of what was packed for a CPU."""
-        return self.groups[-1][1]
+    @cached_property
+    def groups(self) -> tuple[tuple[int, int], ...]:
+        """(sequences, tokens of each), tokens ascending."""
+        sizes, counts = np.unique(self.lengths, return_counts=True)
+        return tuple(zip(counts.tolist(), sizes.tolist(), strict=True))
 
     @property
     def parts(self) -> Ragged:
@@ -102,12 +99,11 @@ def pack(batch: Batch, bucket: Bucket) -> tuple[Packed, Layout]:
     packed_starts = np.cumsum(lengths) - lengths
     positions = np.arange(tokens) - np.repeat(packed_starts, lengths)  # [tokens]
     source = positions + np.repeat(starts, lengths)  # [tokens]
-    sizes, counts = np.unique(lengths, return_counts=True)
     packed = Packed(
         input_ids=_padded(batch.input_ids[source], padded),
         position_ids=_padded(positions, padded),
         type_ids=None if batch.type_ids is None else _padded(batch.type_ids[source], padded),
-        groups=tuple(zip(counts.tolist(), sizes.tolist(), strict=True)),
+        lengths=lengths,
         cu_seqlens=torch.from_numpy(np.append(packed_starts, np.arange(tokens, padded + 1))),
         spans=None if batch.spans is None else _place(batch.spans, order, packed_starts),
         padded_tokens=padded - tokens,

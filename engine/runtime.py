@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from engine.cpu.kernels import cpu_kernels
-from engine.cpu.library import cpu_fault
+from engine.cpu.library import compiled, cpu_fault
 from engine.device.device import Device
 from engine.errors import EngineError
 from engine.kernels import Kernels, onednn_kernels, plain_kernels, ragged_kernels
@@ -132,7 +132,8 @@ def _cpu_kernels(config: EngineConfig, dtype: torch.dtype, max_tokens: int) -> K
             return cpu_kernels(dtype, max_tokens)
         if config.kernels == "cpu":
             raise EngineError(f"kernels 'cpu' cannot be used: {fault}")
-        logger.info("kernels of torch in place of those in C++: %s", fault)
+        level = logging.WARNING if config.cpu_kernels and compiled() is None else logging.INFO
+        logger.log(level, "kernels of torch in place of those in C++: %s", fault)
     fault = onednn_fault(dtype)
     if fault is None:
         return onednn_kernels(dtype, max_tokens)

@@ -66,9 +66,7 @@ def _with_linears(library: Any, others: Kernels) -> Kernels:
         hidden_activation(hidden_act)
         return CpuLinear(library, weight.to(dtype), bias, hidden_act, gated=True)
 
-    return replace(
-        others, linear=linear, gated_linear=gated_linear, bucket=lambda tokens: tokens
-    )
+    return replace(others, linear=linear, gated_linear=gated_linear, bucket=lambda tokens: tokens)
 
 
 def _attention(library: Any, others: Kernels) -> Callable[[AttentionSpec], Attention]:

@@ -1,6 +1,7 @@
 """The compiled kernels: what they can do on this machine, and how they are called."""
 
 import ctypes
+import platform
 from ctypes import c_float, c_int, c_int32, c_int64, c_void_p
 from enum import IntFlag
 from functools import cache
@@ -99,8 +100,13 @@ def features(library: Any) -> Features:
     return Features(library.features())
 
 
+_NO_AVX512 = "this processor has no AVX-512"
+
+
 def cpu_fault(dtype: torch.dtype) -> str | None:
     """Why the kernels cannot be used here for tokens of this dtype; None if they can."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return _NO_AVX512
     path = compiled()
     if path is None:
         return "they were not compiled when this was installed"
@@ -109,7 +115,7 @@ def cpu_fault(dtype: torch.dtype) -> str | None:
     except (OSError, AttributeError) as error:
         return f"{path.name} cannot be loaded: {error}"
     if Features.AVX512 not in found:
-        return "this processor has no AVX-512"
+        return _NO_AVX512
     if dtype == torch.bfloat16 and Features.BFLOAT16 not in found:
         return "this processor has no AVX512_BF16"
     return None

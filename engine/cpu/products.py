@@ -48,7 +48,7 @@ class CpuAttention:
     def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
         attended = qkv.new_empty(qkv.size(0), self._width)
         offsets = packed.cu_seqlens
-        added, stride = self._table(packed.longest) if self._adds else (None, 0)
+        added, stride = self._table(int(packed.lengths[-1])) if self._adds else (None, 0)
         self._run(
             *(self._address, qkv.data_ptr(), attended.data_ptr()),
             *(offsets.data_ptr(), offsets.size(0) - 1, added, stride, self._bfloat16),

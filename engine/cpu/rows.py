@@ -128,7 +128,7 @@ def _segments(packed: Packed) -> tuple[Tensor, Tensor, Tensor | None]:
             torch.from_numpy(values) for values in (spans.starts, spans.lengths, spans.positions)
         )
         return starts, lengths, before
-    bounds = packed.cu_seqlens[: packed.sequences + 1]
+    bounds = packed.cu_seqlens[: packed.lengths.size + 1]
     starts, ends = bounds[:-1], bounds[1:]
     return starts, ends - starts, None
 

@@ -52,7 +52,7 @@ def test_pairs_have_the_ids_and_types_of_the_reference(
     assert start == len(stored)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_logits_equal_transformers(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:
@@ -63,7 +63,7 @@ def test_logits_equal_transformers(
         assert difference(logits, reference, f"{name}/{key}") <= MAX_DIFFERENCE, key
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_logit_does_not_depend_on_its_batch(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

@@ -170,7 +170,7 @@ def directory(name: str, reference: Reference, tmp_path_factory: pytest.TempPath
     return values.write_checkpoint(name, reference, tmp_path_factory.mktemp("zoo") / name)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_answers_equal_the_reference(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

@@ -52,7 +52,7 @@ def test_texts_have_the_ids_of_the_reference(
         assert not encoded.type_ids[i].any(), text
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_vectors_equal_sentence_transformers(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

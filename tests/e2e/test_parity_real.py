@@ -83,7 +83,7 @@ def sequences(e5: Path, vectors: Reference) -> Sequences:
     return Sequences(ids, [np.zeros(row.size, np.uint8) for row in ids])
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_float32_vectors_equal_sentence_transformers(
     e5: Path, sequences: Sequences, vectors: Reference, kernels: str
 ) -> None:
@@ -92,7 +92,7 @@ def test_float32_vectors_equal_sentence_transformers(
     assert cosines(rows, vectors.arrays["vectors"]).min() >= MIN_COSINE
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_bfloat16_vectors_are_close_to_sentence_transformers_in_float32(
     e5: Path, sequences: Sequences, vectors: Reference, kernels: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_bfloat16_vectors_are_close_to_sentence_transformers_in_float32(
     assert near.mean() >= MIN_MEAN_COSINE_BFLOAT16
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_sparse_weights_equal_sentence_transformers(
     splade: Path, weights: Reference, kernels: str
 ) -> None:

@@ -46,7 +46,7 @@ def directory(name: str, reference: Reference, tmp_path_factory: pytest.TempPath
     return values.write_checkpoint(name, reference, tmp_path_factory.mktemp("zoo") / name)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_rows_equal_the_reference(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:
@@ -56,7 +56,7 @@ def test_rows_equal_the_reference(
         assert difference(rows, reference, f"{name}/{key}") <= tolerance(name), key
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn"])
+@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
 def test_row_does_not_depend_on_its_batch(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

@@ -77,7 +77,7 @@ def encode(minilm_directory: Path) -> Encode:
     return encode
 
 
-@pytest.fixture(params=["plain", "onednn", "device"])
+@pytest.fixture(params=["plain", "onednn", "cpu", "device"])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a CPU, and plain ones on a device: behind them lie staging, graphs and completion."""
     if request.param == "device":

@@ -79,7 +79,9 @@ def test_engine_falls_back_to_plain_kernels_and_says_so(
     tiny = TinyCheckpoint()
     tiny.write(tmp_path)
     with caplog.at_level(logging.WARNING):
-        engine = Engine.load(tiny.spec(), tiny.files(tmp_path), EngineConfig(dtype="float32"))
+        engine = Engine.load(
+            tiny.spec(), tiny.files(tmp_path), EngineConfig(dtype="float32", cpu_kernels=False)
+        )
     assert engine.runtime["kernels"] == "plain"
     assert "plain kernels" in caplog.text
 
