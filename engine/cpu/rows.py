@@ -125,7 +125,8 @@ def _segments(packed: Packed) -> tuple[Tensor, Tensor, Tensor | None]:
     spans = packed.spans
     if spans is not None:
         starts, lengths, before = (
-            torch.from_numpy(values) for values in (spans.starts, spans.lengths, spans.positions)
+            torch.from_numpy(values).contiguous()
+            for values in (spans.starts, spans.lengths, spans.positions)
         )
         return starts, lengths, before
     bounds = packed.cu_seqlens[: packed.lengths.size + 1]

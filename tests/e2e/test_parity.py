@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cpu_paths import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import archive, texts
@@ -88,7 +89,7 @@ def test_long_texts_are_cut_as_in_the_reference(load: Load, reference: Reference
     assert cosines(vectors, reference.arrays["over_long_vectors"]).min() >= MIN_COSINE
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_float32_vectors_equal_sentence_transformers(
     vectors_of: VectorsOf, reference: Reference, kernels: str
 ) -> None:
@@ -98,7 +99,7 @@ def test_float32_vectors_equal_sentence_transformers(
     np.testing.assert_allclose(vectors, reference.arrays["vectors"], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_bfloat16_vectors_are_close_to_sentence_transformers_in_float32(
     vectors_of: VectorsOf, reference: Reference, kernels: str
 ) -> None:
@@ -107,7 +108,7 @@ def test_bfloat16_vectors_are_close_to_sentence_transformers_in_float32(
     assert near.mean() >= MIN_MEAN_COSINE_BFLOAT16
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_cosines_are_the_published_ones(load: Load, kernels: str) -> None:
     pipeline = load("float32", kernels)
     encoded = pipeline.tokenizer.encode([*texts.KNOWN, "This is an example sentence"])
@@ -119,7 +120,7 @@ def test_cosines_are_the_published_ones(load: Load, kernels: str) -> None:
     assert example[:3] == pytest.approx([0.0676569, 0.0634959, 0.0487131], abs=1e-6)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_vector_is_the_same_alone(
     load: Load, companions: Sequences, dtype: str, kernels: str
@@ -129,7 +130,7 @@ def test_vector_is_the_same_alone(
     assert_same(pipeline.rows(companions), pipeline.rows_by(companions, alone), dtype)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_vector_is_the_same_among_many(
     load: Load, vectors_of: VectorsOf, sequences: Sequences, dtype: str, kernels: str
@@ -139,7 +140,7 @@ def test_vector_is_the_same_among_many(
     assert_same(vectors_of(dtype, kernels), together, dtype)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_vector_is_the_same_in_any_shard_and_order(
     load: Load, companions: Sequences, dtype: str, kernels: str

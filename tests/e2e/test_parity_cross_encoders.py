@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_paths import KERNELS
 from reference import mutants, sharp, sharp_inputs, sharp_reference
 from reference.archive import Reference
 from reference.mutants import Mutant
@@ -52,7 +53,7 @@ def test_pairs_have_the_ids_and_types_of_the_reference(
     assert start == len(stored)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_logits_equal_transformers(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:
@@ -63,7 +64,7 @@ def test_logits_equal_transformers(
         assert difference(logits, reference, f"{name}/{key}") <= MAX_DIFFERENCE, key
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_logit_does_not_depend_on_its_batch(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cpu_paths import KERNELS
 from numpy.typing import NDArray
 from reference.archive import Reference
 from reference.pipeline import Sequences, normalised
@@ -170,7 +171,7 @@ def directory(name: str, reference: Reference, tmp_path_factory: pytest.TempPath
     return values.write_checkpoint(name, reference, tmp_path_factory.mktemp("zoo") / name)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_answers_equal_the_reference(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

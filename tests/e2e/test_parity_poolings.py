@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_paths import KERNELS
 from reference import mutants, sharp, sharp_inputs, sharp_reference
 from reference.archive import Reference
 from reference.mutants import Mutant
@@ -52,7 +53,7 @@ def test_texts_have_the_ids_of_the_reference(
         assert not encoded.type_ids[i].any(), text
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_vectors_equal_sentence_transformers(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

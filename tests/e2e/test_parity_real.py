@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from cpu_paths import KERNELS
 from numpy.typing import NDArray
 from reference import archive, package_texts, real_texts
 from reference.archive import Reference
@@ -83,7 +84,7 @@ def sequences(e5: Path, vectors: Reference) -> Sequences:
     return Sequences(ids, [np.zeros(row.size, np.uint8) for row in ids])
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_float32_vectors_equal_sentence_transformers(
     e5: Path, sequences: Sequences, vectors: Reference, kernels: str
 ) -> None:
@@ -92,7 +93,7 @@ def test_float32_vectors_equal_sentence_transformers(
     assert cosines(rows, vectors.arrays["vectors"]).min() >= MIN_COSINE
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_bfloat16_vectors_are_close_to_sentence_transformers_in_float32(
     e5: Path, sequences: Sequences, vectors: Reference, kernels: str
 ) -> None:
@@ -102,7 +103,7 @@ def test_bfloat16_vectors_are_close_to_sentence_transformers_in_float32(
     assert near.mean() >= MIN_MEAN_COSINE_BFLOAT16
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_sparse_weights_equal_sentence_transformers(
     splade: Path, weights: Reference, kernels: str
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_paths import KERNELS
 from reference.archive import Reference
 from reference.pipeline import Pipeline, Rows, Sequences
 from reference.zoo import values
@@ -46,7 +47,7 @@ def directory(name: str, reference: Reference, tmp_path_factory: pytest.TempPath
     return values.write_checkpoint(name, reference, tmp_path_factory.mktemp("zoo") / name)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_rows_equal_the_reference(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:
@@ -56,7 +57,7 @@ def test_rows_equal_the_reference(
         assert difference(rows, reference, f"{name}/{key}") <= tolerance(name), key
 
 
-@pytest.mark.parametrize("kernels", ["plain", "onednn", "cpu"])
+@pytest.mark.parametrize("kernels", KERNELS)
 def test_row_does_not_depend_on_its_batch(
     name: str, directory: Path, reference: Reference, kernels: str
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_paths import KERNELS
 from simulated_device import simulate
 from tokenizers import Tokenizer
 
@@ -77,7 +78,7 @@ def encode(minilm_directory: Path) -> Encode:
     return encode
 
 
-@pytest.fixture(params=["plain", "onednn", "cpu", "device"])
+@pytest.fixture(params=[*KERNELS, "device"])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a CPU, and plain ones on a device: behind them lie staging, graphs and completion."""
     if request.param == "device":
