@@ -9,6 +9,10 @@ def main() -> None:
         from bench.gpu.command import main as gpu
 
         gpu(arguments[1:])
+    elif suite == ["cpu"]:
+        from bench.cpu.command import main as cpu
+
+        cpu(arguments[1:])
     elif suite in (["hop"], ["scale"]):
         from bench.fleet.command import main as fleet
 

@@ -117,6 +117,11 @@ class Engine:
         return self._max_batch_tokens
 
     @property
+    def max_positions(self) -> int:
+        """The longest sequence that the model can read."""
+        return self._model.encoder.embeddings.max_positions
+
+    @property
     def shard_tokens(self) -> int:
         """What a job should hold at most, so that several workers share a large request."""
         if self.device == "cpu":
