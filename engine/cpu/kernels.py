@@ -30,12 +30,11 @@ def cpu_kernels(dtype: torch.dtype, max_tokens: int) -> Kernels:
     if path is None or fault is not None:
         raise EngineError(f"kernels 'cpu' cannot be used: {fault}")
     library = load(path)
-    tiles = dtype == torch.bfloat16 and Features.TILES in features(library)
     # What computes where ours do not: with tiles all products, and layers of odd widths.
-    others = plain_kernels(dtype)
-    if onednn_fault(dtype) is None:
-        others = onednn_kernels(dtype, max_tokens)
-    ours = others if tiles else _with_linears(library, others)
+    onednn = onednn_fault(dtype) is None
+    others = onednn_kernels(dtype, max_tokens) if onednn else plain_kernels(dtype)
+    tiles = dtype == torch.bfloat16 and Features.TILES in features(library)
+    ours = others if tiles and onednn else _with_linears(library, others)
     return replace(
         ours,
         name="cpu",
