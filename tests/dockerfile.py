@@ -32,6 +32,7 @@ class Stage:
 
 class Dockerfile:
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.stages: dict[str, Stage] = {}
         self.globals: list[Instruction] = []  # ARG before the first FROM
         for instruction in _instructions(path.read_text()):
