@@ -8,6 +8,7 @@ from cli.banner import show_banner
 from cli.doors import Doors, open_doors
 from cli.process import stop_signal, unless_stopped
 from cli.settings import Settings
+from cli.watches import watched
 from cli.wiring import GatewaySide, build_client, build_gateway, build_observers
 from observability.logs import get_logger
 
@@ -27,7 +28,8 @@ async def serve(settings: Settings) -> int:
         observers.health.add("workers", lambda: side.watch.lacking(settings.ready_when))
         try:
             await unless_stopped(client.start(), stop)
-            return await _serve(side, doors, stop)
+            with watched(observers.metrics):
+                return await _serve(side, doors, stop)
         finally:
             side.gateway.close()
             await client.close()

@@ -9,6 +9,7 @@ from cli.doors import Doors, open_doors
 from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
+from cli.watches import watched
 from cli.wiring import Embedded, Observers, build_embedded, build_observers
 from observability.logs import get_logger
 
@@ -28,7 +29,8 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
         building = build_embedded(settings, doors.authenticator, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()
-        return await _serve_embedded(embedded, observers, doors, stop)
+        with watched(observers.metrics, embedded.specs):
+            return await _serve_embedded(embedded, observers, doors, stop)
 
 
 async def _serve_embedded(

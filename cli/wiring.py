@@ -140,7 +140,13 @@ def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
     """`start` it, and `close` it at the end. Raises SettingsError and UnsupportedRedis."""
     from transport.redis.client import RedisJobClient
 
-    return RedisJobClient(redis_config(settings), on_event=partial(count_event, metrics))
+    client = RedisJobClient(
+        redis_config(settings),
+        on_event=partial(count_event, metrics),
+        on_answer=partial(measure_answer, metrics),
+    )
+    metrics.redis_up.labels("gateway").set_function(lambda: client.healthy)
+    return client
 
 
 async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "WorkerSide":
@@ -153,8 +159,13 @@ async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "Wor
     from worker.worker import WorkerConfig
 
     name = f"{socket.gethostname()}-{uuid4().hex}"
-    on_event = partial(count_event, metrics)
-    consumer = RedisJobConsumer(redis_config(settings), name, on_event=on_event)
+    consumer = RedisJobConsumer(
+        redis_config(settings),
+        name,
+        on_event=partial(count_event, metrics),
+        on_answer=partial(measure_answer, metrics),
+    )
+    metrics.redis_up.labels("worker").set_function(lambda: consumer.healthy)
     thread = EngineThread(settings.watchdog_s)
     models, _ = await asyncio.gather(load_models(settings, thread, load), consumer.start())
     config = WorkerConfig(name, max_batch_sequences=settings.max_batch_sequences)
@@ -228,6 +239,10 @@ def count_event(metrics: Metrics, event: TransportEvent, model: str) -> None:
         of_no_model[event].inc()
     else:
         of_a_model[event].labels(model).inc()
+
+
+def measure_answer(metrics: Metrics, op: str, seconds: float) -> None:
+    metrics.redis_op_duration.labels(op).observe(seconds)
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

@@ -9,6 +9,7 @@ from cli.http_server import HttpServer
 from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, leave, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
+from cli.watches import watched
 from cli.wiring import Observers, WorkerSide, build_observers, build_worker
 from observability.admin import AdminApp
 from observability.logs import get_logger
@@ -37,7 +38,8 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
             await unless_stopped(_announce(side), stop)
             starting.clear()
             _greet(side, admin.url)
-            return await _serve(settings, side, observers, stop)
+            with watched(observers.metrics, side.specs):
+                return await _serve(settings, side, observers, stop)
         finally:
             await side.consumer.close()
     finally:

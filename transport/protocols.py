@@ -66,6 +66,13 @@ class JobClient(Protocol):
         """Tokens ahead of a new job in that lane: online counts its own, bulk both."""
         ...
 
+    async def oldest_s(self, model: str) -> Mapping[Lane, float]:
+        """Age of the oldest job of each lane, waiting or running; 0 where there is none.
+
+        Raises JobError where nobody can tell.
+        """
+        ...
+
 
 class JobConsumer(Protocol):
     """The worker's side."""

@@ -124,7 +124,10 @@ class Worker:
         free_tokens = self._budget.tokens - sum(d.job.tokens for d in self._pending)
         if free_tokens > 0:
             wait_s = 0.0 if self._pending else self._config.receive_wait_s
-            self._pending += await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
+            received = await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
+            for delivery in received:
+                self._metrics.jobs.labels(self._model.spec.id, delivery.job.lane).inc()
+            self._pending += received
         self._pending = await self._still_wanted(self._pending)
         if self._draining:
             return []
@@ -199,6 +202,7 @@ class Worker:
         name = self._model.spec.id
         self._metrics.batch_tokens.labels(name).observe(batch.tokens + output.padded_tokens)
         self._metrics.batch_size.labels(name).observe(batch.sequences)
+        self._metrics.batch_duration.labels(name).observe(output.infer_s)
         self._metrics.padding_tokens.labels(name).inc(output.padded_tokens)
         if output.out_of_memory:
             self._metrics.oom.labels(name).inc()

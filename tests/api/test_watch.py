@@ -39,6 +39,29 @@ async def test_gauges_tell_workers_and_queues_of_each_model() -> None:
     assert watched.value("live_workers", model=EMBED.id) == 0
 
 
+async def test_gauges_tell_how_long_a_job_waits_and_would_wait() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    assert watched.value("estimated_wait_seconds", model=EMBED.id, lane="bulk") == 0
+    assert watched.value("capacity_tokens_per_second", model=EMBED.id) == 0
+    assert watched.value("queue_oldest_age_seconds", model=EMBED.id, lane="online") == 1.5
+    watched.client.tokens_per_s = 2.0
+    await watched.watch.refresh()
+    assert watched.value("capacity_tokens_per_second", model=EMBED.id) == 2
+    assert watched.value("estimated_wait_seconds", model=EMBED.id, lane="online") == 1.5
+    assert watched.value("estimated_wait_seconds", model=EMBED.id, lane="bulk") == 4
+
+
+async def test_first_failure_of_each_kind_is_seen_as_one() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    labels = {"model": EMBED.id, "code": "503", "error_type": "service_unavailable_error"}
+    assert watched.value("requests_total", route="/v1/embeddings", **labels) == 0
+    labels["model"] = SCORE.id
+    assert watched.value("requests_total", route="/v1/rerank", **labels) == 0
+    assert watched.value("requests_total", route="/v1/embeddings", **labels) is None
+
+
 async def test_no_request_waits_for_a_tokenizer() -> None:
     watched = Watched()
     await watched.watch.refresh()

@@ -68,7 +68,7 @@ async def test_admin_serves_nothing_else(
 
 def test_every_metric_carries_the_prefix_and_a_text() -> None:
     for family in Metrics().registry.collect():
-        assert family.name.startswith("florilege_")
+        assert family.name.startswith(("florilege_", "process_"))
         assert family.documentation
 
 

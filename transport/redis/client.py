@@ -25,13 +25,13 @@ from transport.redis.backoff import Backoff
 from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import encode_fields, job_keys, lane_number
 from transport.redis.errors import Unreachable, UnsupportedRedis
-from transport.redis.events import OnEvent, ignore
-from transport.redis.keys import GROUP
+from transport.redis.events import OnAnswer, OnEvent, ignore, measure_nothing
+from transport.redis.keys import GROUP, LANES, model_keys
 from transport.redis.mailbox import Listener, Mailbox, MailboxConfig
 from transport.redis.outstanding import Outstanding
 from transport.redis.queued import QueuesHeard
 from transport.redis.replies import Reply, parse_queued
-from transport.redis.scripts import SUBMIT, WITHDRAW
+from transport.redis.scripts import OLDEST, SUBMIT, WITHDRAW
 
 _DEDUP_MS = 60_000  # how much longer than its job a dedup key lives
 
@@ -55,12 +55,13 @@ class RedisJobClient:
         redis: RedisConfig,
         config: ClientConfig | None = None,
         on_event: OnEvent = ignore,
+        on_answer: OnAnswer = measure_nothing,
     ) -> None:
         """Raises UnsupportedRedis where the URL says nothing that can be used."""
         self.name = uuid4().hex
         self._config = config or ClientConfig()
         self._on_event = on_event
-        self._connections = Connections(redis, on_event)
+        self._connections = Connections(redis, on_event, on_answer)
         self._announced = Announced(self._connections.commands)
         self._queues = QueuesHeard(
             self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
@@ -154,6 +155,14 @@ class RedisJobClient:
             tokens_per_s=self._announced.tokens_per_s(model),
             jobs=sum(queued.jobs[name] for name in lanes),
         )
+
+    async def oldest_s(self, model: str) -> Mapping[Lane, float]:
+        queues = model_keys(model).queues
+        try:
+            ages = await OLDEST.run(self._connections.commands, queues)
+        except (Unreachable, ResponseError):
+            raise self._error("not_ready") from None
+        return {lane: age / 1000 for lane, age in zip(LANES, ages, strict=True)}
 
     # --- the steps of submit ---
 

@@ -13,7 +13,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 
 from transport.redis.errors import UnsupportedRedis
-from transport.redis.events import OnEvent
+from transport.redis.events import OnAnswer, OnEvent, measure_nothing
 from transport.redis.line import Line, Server, Timeouts
 
 _SENTINEL_SCHEMES = {"redis+sentinel": False, "rediss+sentinel": True}  # with TLS
@@ -56,10 +56,13 @@ class Connections:
     A blocked read never holds up a command, and neither holds up the question.
     """
 
-    def __init__(self, config: RedisConfig, on_event: OnEvent) -> None:
+    def __init__(
+        self, config: RedisConfig, on_event: OnEvent, on_answer: OnAnswer = measure_nothing
+    ) -> None:
         """Raises UnsupportedRedis where the URL says nothing that can be used."""
         self.config = config
         self._on_event = on_event
+        self._on_answer = on_answer
         self._pool, self._sentinel = _pool(config)
         self._lines: list[Line] = []
         self.commands = self._line(config.command_timeout_s, attempts=2)
@@ -79,7 +82,7 @@ class Connections:
         sentinels = len(self._sentinel.sentinels) if self._sentinel else 0
         connect_s = self.config.connect_timeout_s * (2 + sentinels)  # the socket, and who it is
         timeouts = Timeouts(connect_s, answer_s)
-        line = Line(self._connection, timeouts, attempts, self._on_reconnect)
+        line = Line(self._connection, timeouts, attempts, self._on_reconnect, self._on_answer)
         self._lines.append(line)
         return line
 

@@ -13,6 +13,7 @@ class Script:
     """One Lua file. `jobs.lua` stands before those that work on jobs."""
 
     def __init__(self, name: str, of_jobs: bool = False) -> None:
+        self.name = name
         shebang, body = _read(name).split("\n", 1)
         # What only reads is called so, or its keys would need the right to be written.
         self._form = "_RO" if "no-writes" in shebang else ""
@@ -23,10 +24,11 @@ class Script:
         """The raw answer. Raises what `Line.execute` raises."""
         try:
             return await line.execute(
-                "EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments
+                "EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments, op=self.name
             )
         except NoScriptError:  # a new server, or SCRIPT FLUSH
-            return await line.execute("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
+            command = ("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
+            return await line.execute(*command, op=self.name)
 
 
 def _read(name: str) -> str:
@@ -38,6 +40,7 @@ FINISH = Script("finish", of_jobs=True)
 DEAD_LETTER = Script("dead_letter", of_jobs=True)
 WITHDRAW = Script("withdraw", of_jobs=True)
 BACKLOG = Script("backlog", of_jobs=True)
+OLDEST = Script("oldest")
 TAKE = Script("take")
 ANNOUNCE = Script("announce")
 DISCOVER = Script("discover")
