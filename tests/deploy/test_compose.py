@@ -1,12 +1,9 @@
-"""The compose file: valid, confined, in agreement with the program; and its users of Redis work."""
+"""The compose file: valid, confined, and in agreement with the program."""
 
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,31 +16,11 @@ from app_settings import (
     WORKER_ADMIN_PORT,
     commands,
 )
-from deployment import MODEL, SIMULATED
+from compose_file import COMPOSE, FOLDER, OURS, PATH, SECRETS, SERVICES, own_variables
 from dockerfile import Dockerfile
-from redis_server import RedisServer, free_port, running_redis
-from server_process import COMMAND, running
-
-from auth.pepper import Peppers
-from cli.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "deploy" / "compose"
-PATH = FOLDER / "compose.yaml"
 DOCKERFILE = Dockerfile(ROOT / "deploy" / "docker" / "Dockerfile")
-SECRETS = "/run/secrets/"
-
-
-def _read(text: str) -> dict[str, Any]:
-    """With the defaults of its variables."""
-    text = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text)
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
-
-
-COMPOSE = _read(PATH.read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = [name for name, service in SERVICES.items() if "build" in service]
 
 each_service = pytest.mark.parametrize("name", SERVICES)
 each_of_ours = pytest.mark.parametrize("name", OURS)
@@ -51,11 +28,6 @@ each_of_ours = pytest.mark.parametrize("name", OURS)
 
 def _seconds(duration: str) -> float:
     return float(duration.removesuffix("s"))
-
-
-def _own_variables(name: str) -> dict[str, str]:
-    variables = SERVICES[name].get("environment", {})
-    return {key: str(value) for key, value in variables.items() if key.startswith("FLORILEGE_")}
 
 
 def test_compose_file_fits_the_compose_specification() -> None:
@@ -114,13 +86,12 @@ def test_no_secret_is_in_the_environment(name: str) -> None:
         if re.search(r"PASSWORD|PEPPER|DATABASE|SECRET", key):
             assert str(value).startswith(SECRETS), key
             assert str(value).removeprefix(SECRETS) in SERVICES[name]["secrets"]
-    for variable in ("FLORILEGE_REDIS_URL",):
-        assert "@" not in SERVICES[name].get("environment", {}).get(variable, "")
+    assert "@" not in own_variables(name).get("FLORILEGE_REDIS_URL", "")
 
 
 @each_of_ours
 def test_every_variable_is_a_setting(name: str) -> None:
-    assert _own_variables(name).keys() <= VARIABLES | SECRET_FILES
+    assert own_variables(name).keys() <= VARIABLES | SECRET_FILES
 
 
 @each_of_ours
@@ -182,7 +153,7 @@ def test_processes_have_time_to_drain() -> None:
 def test_worker_has_neither_keys_nor_database() -> None:
     for name in ("worker", "worker-cpu"):
         assert SERVICES[name]["secrets"] == ["redis_worker_password"]
-        variables = _own_variables(name)
+        variables = own_variables(name)
         assert not {"FLORILEGE_DATABASE_URL_FILE", "FLORILEGE_PEPPER_FILE"} & variables.keys()
 
 
@@ -226,79 +197,3 @@ def test_every_mounted_file_is_in_the_repository() -> None:
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert source in COMPOSE["volumes"] or (FOLDER / source).exists(), source
-
-
-@pytest.fixture(scope="module")
-def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As the script makes them, in a tree of its own."""
-    root = tmp_path_factory.mktemp("tree")
-    for path in ("deploy/compose/make-secrets", "docs/operations.md"):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, root / path)
-    subprocess.run([root / "deploy/compose/make-secrets"], check=True)
-    return root / "deploy" / "compose" / "secrets"
-
-
-@pytest.fixture(scope="module")
-def redis(secrets: Path) -> Iterator[RedisServer]:
-    """With the options of the service."""
-    options = [word.replace(SECRETS, f"{secrets}/") for word in SERVICES["redis"]["command"][1:]]
-    with running_redis(options, free_port()) as server:
-        yield server
-
-
-def test_script_makes_every_secret_and_keeps_what_is_there(secrets: Path) -> None:
-    assert {path.name for path in secrets.iterdir()} == COMPOSE["secrets"].keys()
-    assert secrets.stat().st_mode & 0o777 == 0o700
-    assert all(path.stat().st_mode & 0o777 == 0o444 for path in secrets.iterdir())
-    before = {path.name: path.read_bytes() for path in secrets.iterdir()}
-    subprocess.run([secrets.parent / "make-secrets"], check=True)
-    assert before == {path.name: path.read_bytes() for path in secrets.iterdir()}
-
-
-def test_secrets_are_what_the_program_takes(secrets: Path) -> None:
-    settings = load_settings({}, _environment("gateway", secrets, ""))
-    assert settings.pepper is not None
-    assert Peppers.parse(settings.pepper.get_secret_value()).version == 1
-    assert settings.database.startswith("postgresql+asyncpg://florilege:")
-    password = (secrets / "postgres_password").read_text()
-    assert f":{password}@postgres:5432/florilege" in settings.database
-
-
-def test_redis_of_the_compose_file_is_healthy_and_closed_to_others(
-    secrets: Path, redis: RedisServer
-) -> None:
-    kind, check = SERVICES["redis"]["healthcheck"]["test"]
-    assert kind == "CMD-SHELL"
-    check = check.replace("$$", "$").replace(SECRETS, f"{secrets}/")
-    check = check.replace("redis-cli", f"redis-cli -s {redis.socket}")
-    subprocess.run(["sh", "-ec", check], check=True)
-    assert redis.call("PING").startswith("NOAUTH")
-
-
-def test_request_goes_through_the_redis_of_the_compose_file(
-    secrets: Path, redis: RedisServer, tmp_path: Path
-) -> None:
-    """Its users, passwords and variables; the keys' store aside."""
-    workers = _environment("worker-cpu", secrets, redis.url)
-    gateways = _environment("gateway", secrets, redis.url)
-    for name in ("FLORILEGE_DATABASE_URL_FILE", "FLORILEGE_PEPPER_FILE"):
-        del gateways[name]
-    ports = ["--admin-port", "0"]
-    flags = ["gateway", "--port", "0", "--data-dir", str(tmp_path), *ports]
-    with (
-        running([*SIMULATED, *ports], workers),
-        running([*COMMAND, *flags], gateways) as gateway,
-        gateway.client() as client,
-    ):
-        gateway.wait_for(lambda: client.get("/health/ready").status_code == 200)
-        answer = client.post("/v1/embeddings", json={"model": MODEL, "input": "a flower"})
-    assert answer.status_code == 200, answer.text
-
-
-def _environment(service: str, secrets: Path, redis_url: str) -> dict[str, str]:
-    """The service's variables on this machine."""
-    variables = {
-        key: value.replace(SECRETS, f"{secrets}/") for key, value in _own_variables(service).items()
-    }
-    return variables | ({"FLORILEGE_REDIS_URL": redis_url} if redis_url else {})
