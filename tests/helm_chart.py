@@ -128,6 +128,12 @@ def render(
     return [thing for text in manifests for thing in yaml.safe_load_all(text) if thing]
 
 
+def warnings(values: Values) -> dict[str, str]:
+    """What `helm lint` has to say, by file; its advice aside."""
+    question = {"chart": str(CHART), "values": values, "lint": True}
+    return _ask(json.dumps(question))
+
+
 @cache
 def objects(case: str) -> list[Object]:
     """Of one row of the matrix."""

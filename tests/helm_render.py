@@ -8,8 +8,13 @@ import helm_python
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """{"chart", "values", "release", "namespace"} -> {"files"} or {"error"}."""
+    """{"chart", "values", "release", "namespace"[, "lint"]} -> {"files"} or {"error"}."""
     try:
+        if question.get("lint"):
+            report = helm_python.lint(question["chart"], question["values"], strict=True)
+            return {
+                "files": {m["path"]: m["error"] for m in report["messages"] if m["severity"] > 1}
+            }
         chart = helm_python.Chart.load(question["chart"])
         chart.validate_schema(question["values"])
         names = {"name": question["release"], "namespace": question["namespace"]}

@@ -9,7 +9,17 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from helm_chart import CHART, EVERYTHING, MATRIX, ChartRefused, Object, objects, of_kind, render
+from helm_chart import (
+    CHART,
+    EVERYTHING,
+    MATRIX,
+    ChartRefused,
+    Object,
+    objects,
+    of_kind,
+    render,
+    warnings,
+)
 
 VERSIONS = ("1.30", "1.32", "1.37")  # the oldest of Chart.yaml, one between, the newest known
 CRDS = Path(__file__).with_name("crds")
@@ -43,6 +53,11 @@ def test_every_object_is_valid_and_has_no_unknown_field(case: str) -> None:
     assert objects(case)
     for thing in objects(case):
         check(thing)
+
+
+@each_case
+def test_linter_has_nothing_to_say(case: str) -> None:
+    assert warnings(MATRIX[case]) == {}
 
 
 @each_case

@@ -128,7 +128,7 @@ def test_published_ports_are_the_programs_and_reach_loopback_only() -> None:
 
 def test_stores_are_on_a_network_without_a_way_out() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
-    for name in ("redis", "postgres", "worker", "worker-cpu", "migrate"):
+    for name in ("redis", "redis-exporter", "postgres", "worker", "worker-cpu", "migrate"):
         assert SERVICES[name]["networks"] == ["inside"]
 
 
@@ -176,7 +176,9 @@ def test_prometheus_scrapes_the_admin_ports_and_reads_the_rules() -> None:
         "gateway": GATEWAY_ADMIN_PORT,
         "worker": WORKER_ADMIN_PORT,
         "worker-cpu": WORKER_ADMIN_PORT,
+        "redis-exporter": 9121,
     }
+    assert ports.keys() <= SERVICES.keys()
     mounts = dict(volume.split(":")[:2] for volume in SERVICES["prometheus"]["volumes"])
     assert content["rule_files"] == [f"{mounts['../prometheus/rules']}/*.yaml"]
 

@@ -1,5 +1,6 @@
 """The secrets of the compose file, and a request through its Redis with its users."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -63,6 +64,15 @@ def test_redis_of_the_compose_file_is_healthy_and_closed_to_others(
     check = check.replace("redis-cli", f"redis-cli -s {redis.socket}")
     subprocess.run(["sh", "-ec", check], check=True)
     assert redis.call("PING").startswith("NOAUTH")
+
+
+def test_monitor_of_redis_sees_figures_and_nothing_else(secrets: Path, redis: RedisServer) -> None:
+    variables = SERVICES["redis-exporter"]["environment"]
+    passwords = (secrets / variables["REDIS_PASSWORD_FILE"].removeprefix(SECRETS)).read_text()
+    password = json.loads(passwords)[variables["REDIS_ADDR"]]
+    user = ["--no-auth-warning", "--user", variables["REDIS_USER"], "--pass", password]
+    assert "used_memory:" in redis.call(*user, "INFO", "memory")
+    assert redis.call(*user, "GET", "florilege:models").startswith("NOPERM")
 
 
 def test_request_goes_through_the_redis_of_the_compose_file(
