@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from app_settings import (
     VARIABLES,
     WORKER_ADMIN_PORT,
 )
-from dockerfile import Dockerfile, assignments
+from dockerfile import Dockerfile, assignments, expand
 
 from cli.settings import load_settings
 
@@ -100,6 +101,18 @@ def test_final_image_has_no_source_and_only_a_finished_environment(image: str) -
         "--chmod=0555 deploy/docker/fetch_models.py /usr/local/bin/fetch-models",
         f"--from={image}-venv /opt/florilege /opt/florilege",
     ]
+
+
+def test_every_extra_that_is_installed_exists() -> None:
+    """pip only warns of one that does not."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    values = {"EXTRA": "gpu"}
+    steps = [
+        step.text for name in ("gateway-venv", "worker-venv") for step in DOCKERFILE.flat(name)
+    ]
+    named = re.findall(r"\.\[([^\]]+)\]", expand(" ".join(steps), values))
+    assert named == ["postgres,otel", "gpu,otel"]
+    assert {extra for names in named for extra in names.split(",")} | {"cpu"} <= known.keys()
 
 
 def _argument(text: str) -> dict[str, str]:

@@ -102,7 +102,7 @@ def gateway(image: Image, redis: RedisServer) -> Iterator[ServerProcess]:
 def test_gateway_image_has_neither_torch_nor_what_comes_with_it(image: Image) -> None:
     known = json.loads(image.run("pip", "list", "--format", "json").stdout)
     names = {package["name"].lower() for package in known}
-    assert {"florilege", "asyncpg"} <= names
+    assert {"florilege", "asyncpg", "opentelemetry-sdk"} <= names
     assert not {name for name in names if re.match(r"torch|triton|safetensors|nvidia|cuda", name)}
     image.run("pip", "check")
 
@@ -110,6 +110,15 @@ def test_gateway_image_has_neither_torch_nor_what_comes_with_it(image: Image) ->
 def test_gateway_image_runs_what_it_was_built_with(image: Image) -> None:
     where = image.run("python", "-c", "import api, cli; print(api.__file__, cli.__file__)").stdout
     assert all(Path(path).is_relative_to(image.root / "opt") for path in where.split())
+
+
+def test_gateway_image_is_made_of_pinned_versions_alone(image: Image) -> None:
+    pins = set((ROOT / "constraints.txt").read_text().splitlines())
+    pins = {pin.lower().replace("_", "-") for pin in pins}
+    for package in json.loads(image.run("pip", "list", "--format", "json").stdout):
+        name = package["name"].lower().replace("_", "-")
+        if name not in ("florilege", "pip", "setuptools"):
+            assert f"{name}=={package['version']}" in pins
 
 
 def test_gateway_image_has_the_database_driver_for_several_gateways(image: Image) -> None:
@@ -126,7 +135,7 @@ def test_every_pin_has_a_wheel_for_the_python_of_the_image(image: Image, tmp_pat
     of_gateway = [
         name.partition(";")[0]
         for name in required
-        if "extra ==" not in name or 'extra == "postgres"' in name
+        if "extra ==" not in name or re.search(r'extra == "(postgres|otel)"', name)
     ]
     platforms = [f"--platform=manylinux{name}_x86_64" for name in ("2014", "_2_17", "_2_28")]
     target = [f"--python-version={version[1]}", *platforms, f"--target={tmp_path}"]
