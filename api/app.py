@@ -12,9 +12,12 @@ from api.middleware import RequestMiddleware, error_response
 from api.routes import embeddings, health, models, rerank
 from api.service import Service
 from auth.authenticator import Authenticator
+from observability.tracing import UNTRACED, Tracing
 
 
-def create_app(service: Service, authenticator: Authenticator, version: str) -> FastAPI:
+def create_app(
+    service: Service, authenticator: Authenticator, version: str, tracing: Tracing = UNTRACED
+) -> FastAPI:
     """Closed by default: a request without a valid key reaches no route that is not listed open."""
     app = FastAPI(
         title="Florilege",
@@ -22,6 +25,8 @@ def create_app(service: Service, authenticator: Authenticator, version: str) -> 
         docs_url=None,  # they load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        # Ours say no more than an access line does, see observability/tracing.py.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service
     for route in (embeddings, rerank, models, health):
@@ -30,7 +35,12 @@ def create_app(service: Service, authenticator: Authenticator, version: str) -> 
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(ClientDisconnect, _client_left)
-    app.add_middleware(RequestMiddleware, authenticator=authenticator, metrics=service.metrics)
+    app.add_middleware(
+        RequestMiddleware,
+        authenticator=authenticator,
+        metrics=service.metrics,
+        tracing=tracing,
+    )
     return app
 
 

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from auth.principal import ANONYMOUS, Principal
 from observability.metrics import NO_MODEL
+from observability.tracing import UNTRACED, RequestTrace
 from transport.messages import Lane
 
 
@@ -17,6 +18,7 @@ class RequestContext:
     request_id: str
     started_s: float = field(default_factory=time.perf_counter)
     principal: Principal = ANONYMOUS
+    trace: RequestTrace = UNTRACED
     model: str = NO_MODEL  # the resolved id, never what the client sent
     lane: Lane | None = None  # None: not asked for, the size of the request decides
     input_type: str | None = None  # of the header

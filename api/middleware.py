@@ -1,4 +1,4 @@
-"""Around every request: its id, its key, its headers, its metrics and its one access line."""
+"""Around every request: its id, its key, its headers, its span, and what is told of it."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -7,13 +7,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from api.access import authenticate
+from api.access import OPEN_PATHS, authenticate
+from api.access_log import AccessLog
 from api.context import RequestContext
 from api.errors import INTERNAL_MESSAGE, ApiError
 from auth.authenticator import Authenticator
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
-from observability.request_id import is_loggable, new_id
+from observability.request_id import new_id
+from observability.tracing import UNTRACED, Tracing
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -23,10 +25,17 @@ Receive = Callable[[], Awaitable[Message]]
 class RequestMiddleware:
     """Outermost, in pure ASGI: a wrapping response class would hide disconnects."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        metrics: Metrics,
+        tracing: Tracing = UNTRACED,
+    ) -> None:
         self._app = app
         self._authenticator = authenticator
-        self._metrics = metrics
+        self._log = AccessLog(metrics)
+        self._tracing = tracing
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,11 +44,16 @@ class RequestMiddleware:
         context = RequestContext(new_id("req_"))
         scope.setdefault("state", {})["context"] = context
         scope["path"] = scope["path"].rstrip("/") or "/"
+        if self._tracing is not UNTRACED and scope["path"] not in OPEN_PATHS:
+            headers = Headers(scope=scope)
+            context.trace = self._tracing.begin_request(
+                headers.get("traceparent"), headers.get("tracestate")
+            )
         answer = _Answer(send, context)
         try:
             await self._handle(scope, receive, answer)
         finally:
-            self._record(scope, context, answer.status)
+            self._log.record(scope, context, answer.status)
 
     async def _handle(self, scope: Message, receive: Receive, answer: "_Answer") -> None:
         headers = Headers(scope=scope)
@@ -60,36 +74,6 @@ class RequestMiddleware:
             if not answer.started:
                 response = error_response(ApiError("internal", INTERNAL_MESSAGE))
                 await response(scope, receive, answer.send)
-
-    def _record(self, scope: Message, context: RequestContext, status: int) -> None:
-        elapsed_s = context.elapsed_s()
-        metrics = self._metrics
-        route = getattr(scope.get("route"), "path", "other")  # a template, never a client's path
-        labels = (route, context.model)
-        metrics.requests.labels(*labels, str(status), context.error_type).inc()
-        metrics.request_duration.labels(*labels).observe(elapsed_s)
-        for stage, seconds in context.stages.items():
-            metrics.stage_duration.labels(stage, context.model).observe(seconds)
-        fields: dict[str, Any] = {
-            "request_id": context.request_id,
-            "method": scope["method"],
-            "route": route,
-            "status": status,
-            "model": context.model,
-            "kid": context.principal.kid,
-            "inputs": context.inputs,
-            "tokens": context.tokens,
-            "truncated": context.truncated,
-            "error_type": context.error_type or None,
-            "duration_ms": round(elapsed_s * 1000, 3),
-            "stages_ms": {k: round(v * 1000, 3) for k, v in context.stages.items()},
-        }
-        headers = Headers(scope=scope)
-        for name in ("x-client-request-id", "x-stainless-retry-count"):
-            value = headers.get(name, "")
-            if is_loggable(value):
-                fields[name.removeprefix("x-").replace("-", "_")] = value
-        get_logger().info("request", **fields)
 
 
 class _Answer:

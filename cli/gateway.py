@@ -9,7 +9,7 @@ from cli.doors import Doors, open_doors
 from cli.process import stop_signal, unless_stopped
 from cli.settings import Settings
 from cli.watches import watched
-from cli.wiring import GatewaySide, build_client, build_gateway, build_observers
+from cli.wiring import GatewaySide, build_client, build_gateway, build_observers, build_tracing
 from observability.logs import get_logger
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def serve(settings: Settings) -> int:
     """The exit code, once everything has ended. Raises StoppedEarly."""
     stop = stop_signal()
-    observers = build_observers()
+    observers = build_observers(build_tracing(settings, "florilege-gateway"))
     client = build_client(settings, observers.metrics)
     _add_checks(observers.health, client, stop)
     async with open_doors(settings, observers) as doors:
@@ -28,7 +28,7 @@ async def serve(settings: Settings) -> int:
         observers.health.add("workers", lambda: side.watch.lacking(settings.ready_when))
         try:
             await unless_stopped(client.start(), stop)
-            with watched(observers.metrics):
+            async with watched(observers):
                 return await _serve(side, doors, stop)
         finally:
             side.gateway.close()

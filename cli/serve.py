@@ -10,7 +10,7 @@ from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
 from cli.watches import watched
-from cli.wiring import Embedded, Observers, build_embedded, build_observers
+from cli.wiring import Embedded, Observers, build_embedded, build_observers, build_tracing
 from observability.logs import get_logger
 
 _LAST_ANSWERS_S = 1.0  # what failed requests have to leave in, once the engine is dead
@@ -22,14 +22,14 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     Raises StoppedEarly.
     """
     stop = stop_signal()
-    observers = build_observers()
+    observers = build_observers(build_tracing(settings, "florilege"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
     async with open_doors(settings, observers) as doors:
         building = build_embedded(settings, doors.authenticator, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()
-        with watched(observers.metrics, embedded.specs):
+        async with watched(observers, embedded.specs):
             return await _serve_embedded(embedded, observers, doors, stop)
 
 

@@ -16,7 +16,13 @@ from api.watch import ReadyWhen
 from auth.database import sqlite_url
 from checkpoint.find import DEFAULT_MODEL
 from checkpoint.spec import Task, TokenInput
-from cli.urls import check_database_url, check_redis_url, shown_database_url, shown_redis_url
+from cli.urls import (
+    check_database_url,
+    check_http_url,
+    check_redis_url,
+    shown_database_url,
+    shown_redis_url,
+)
 
 PREFIX = "FLORILEGE_"
 
@@ -133,6 +139,14 @@ class Settings(BaseModel):
     cache_dir: Path = Field(
         Path("~/.cache/florilege"), description="Default $XDG_CACHE_HOME/florilege"
     )
+    trace_endpoint: str | None = Field(
+        None,
+        description="OTLP/HTTP collector of traces, such as http://localhost:4318; default none. "
+        "Needs the extra `otel`",
+    )
+    trace_ratio: float = Field(
+        0.01, ge=0, le=1, description="Share of the requests traced whose caller decides nothing"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug | info | warning | error"
     )
@@ -184,6 +198,13 @@ class Settings(BaseModel):
     def _check_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
             check_redis_url(value.get_secret_value())
+        return value
+
+    @field_validator("trace_endpoint")
+    @classmethod
+    def _check_trace_endpoint(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_http_url(value)
         return value
 
     @property

@@ -46,6 +46,19 @@ def check_database_url(url: str) -> None:
         raise ValueError(_NO_DATABASE)
 
 
+def check_http_url(url: str) -> None:
+    """Without credentials, which would be shown. Raises ValueError, as above."""
+    no_url = "expected http://HOST:PORT or https://HOST:PORT, without user and password"
+    try:
+        parts = urlsplit(url)
+        sound = parts.port != 0 and bool(parts.hostname) and _HOST.fullmatch(parts.hostname or "")
+    except ValueError:
+        raise ValueError(no_url) from None
+    plain = not parts.query and not parts.fragment and "@" not in url
+    if parts.scheme not in ("http", "https") or not sound or not plain:
+        raise ValueError(no_url)
+
+
 def shown_redis_url(url: str) -> str:
     """Without credentials and query, where redis-py takes a password too.
 

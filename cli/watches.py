@@ -1,18 +1,20 @@
-"""What a process tells of itself beside its work: how late its event loop is, and its GPUs."""
+"""What a process tells of itself beside its work: its event loop, its GPUs, its last traces."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from checkpoint.spec import ModelSpec
+from cli.wiring import Observers
 from observability.gpus import GpuMetrics, open_nvml
 from observability.loop_lag import watch_loop
-from observability.metrics import Metrics
+from observability.tracing import UNTRACED
 
 
-@contextmanager
-def watched(metrics: Metrics, specs: Sequence[ModelSpec] = ()) -> Iterator[None]:
+@asynccontextmanager
+async def watched(observers: Observers, specs: Sequence[ModelSpec] = ()) -> AsyncIterator[None]:
     """`specs`: of the models that run in this process. GPUs are told of where one has them."""
+    metrics = observers.metrics
     tasks = [asyncio.create_task(watch_loop(metrics))]
     if any(str(spec.runtime.get("device", "")).startswith("cuda") for spec in specs):
         reader = open_nvml()
@@ -23,3 +25,5 @@ def watched(metrics: Metrics, specs: Sequence[ModelSpec] = ()) -> Iterator[None]
     finally:
         for task in tasks:
             task.cancel()
+        if observers.tracing is not UNTRACED:
+            await asyncio.to_thread(observers.tracing.close)

@@ -30,6 +30,7 @@ from cli.loading import Load, load_model
 from cli.settings import Settings, SettingsError, flag_of, variable_of
 from observability.health import Health
 from observability.metrics import Metrics
+from observability.tracing import UNTRACED, Tracing
 from transport.memory import MemoryTransport
 from transport.protocols import JobClient, JobConsumer
 from transport.redis.connections import RedisConfig
@@ -50,6 +51,7 @@ class Observers:
 
     metrics: Metrics
     health: Health
+    tracing: Tracing = UNTRACED
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +83,22 @@ class WorkerSide:
     specs: list[ModelSpec]
 
 
-def build_observers() -> Observers:
-    observers = Observers(Metrics(), Health())
+def build_observers(tracing: Tracing = UNTRACED) -> Observers:
+    observers = Observers(Metrics(), Health(), tracing)
     observers.metrics.build_info.labels(VERSION).set(1)
     return observers
+
+
+def build_tracing(settings: Settings, service: str) -> Tracing:
+    """`service`: what traces call this process. Raises SettingsError."""
+    if settings.trace_endpoint is None:
+        return UNTRACED
+    try:
+        from observability.spans import trace_to
+    except ImportError:
+        flag = flag_of("trace_endpoint")
+        raise SettingsError(f"{flag} needs OpenTelemetry: pip install 'florilege[otel]'") from None
+    return trace_to(settings.trace_endpoint, settings.trace_ratio, service, VERSION)
 
 
 def build_keys(settings: Settings) -> tuple[Authenticator, KeyWatch, KeyStore]:
@@ -115,7 +129,9 @@ async def build_embedded(
     thread = EngineThread(settings.watchdog_s)
     models = await load_models(settings, thread, load)
     transport = MemoryTransport()
-    config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
+    config = WorkerConfig(
+        max_batch_sequences=settings.max_batch_sequences, tracing=observers.tracing
+    )
     workers = build_workers(models, transport, thread, config, observers.metrics)
     side = build_gateway(settings, transport, authenticator, observers)
     specs = [model.spec for model in models]
@@ -133,7 +149,9 @@ def build_gateway(
     gateway = Gateway(client, gateway_config(settings), observers.metrics, overrides)
     service = Service(gateway, observers.health, observers.metrics, int(time.time()))
     watch = ModelWatch(gateway.catalog, client, observers.metrics)
-    return GatewaySide(create_app(service, authenticator, VERSION), gateway, watch)
+    return GatewaySide(
+        create_app(service, authenticator, VERSION, observers.tracing), gateway, watch
+    )
 
 
 def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
@@ -149,7 +167,7 @@ def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
     return client
 
 
-async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "WorkerSide":
+async def build_worker(settings: Settings, observers: Observers, load: Load) -> "WorkerSide":
     """Load the models, while the consumer looks for Redis; `close` the consumer at the end.
 
     Raises CheckpointError, EngineError, SettingsError and UnsupportedRedis.
@@ -158,7 +176,7 @@ async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "Wor
     from worker.engine_thread import EngineThread
     from worker.worker import WorkerConfig
 
-    name = f"{socket.gethostname()}-{uuid4().hex}"
+    name, metrics = f"{socket.gethostname()}-{uuid4().hex}", observers.metrics
     consumer = RedisJobConsumer(
         redis_config(settings),
         name,
@@ -168,7 +186,9 @@ async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "Wor
     metrics.redis_up.labels("worker").set_function(lambda: consumer.healthy)
     thread = EngineThread(settings.watchdog_s)
     models, _ = await asyncio.gather(load_models(settings, thread, load), consumer.start())
-    config = WorkerConfig(name, max_batch_sequences=settings.max_batch_sequences)
+    config = WorkerConfig(
+        name, max_batch_sequences=settings.max_batch_sequences, tracing=observers.tracing
+    )
     workers = build_workers(models, consumer, thread, config, metrics)
     return WorkerSide(name, workers, consumer, thread, [model.spec for model in models])
 

@@ -10,7 +10,7 @@ from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, leave, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
 from cli.watches import watched
-from cli.wiring import Observers, WorkerSide, build_observers, build_worker
+from cli.wiring import Observers, WorkerSide, build_observers, build_tracing, build_worker
 from observability.admin import AdminApp
 from observability.logs import get_logger
 
@@ -26,19 +26,19 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     Raises StoppedEarly.
     """
     stop = stop_signal()
-    observers = build_observers()
+    observers = build_observers(build_tracing(settings, "florilege-worker"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
     observers.health.add("server", lambda: "draining" if stop.is_set() else None)
     admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
     try:
         await admin.start(AdminApp(observers.health, observers.metrics))
-        side = await unless_stopped(build_worker(settings, observers.metrics, load), stop)
+        side = await unless_stopped(build_worker(settings, observers, load), stop)
         try:
             await unless_stopped(_announce(side), stop)
             starting.clear()
             _greet(side, admin.url)
-            with watched(observers.metrics, side.specs):
+            async with watched(observers, side.specs):
                 return await _serve(settings, side, observers, stop)
         finally:
             await side.consumer.close()

@@ -11,6 +11,7 @@ from engine.batch import Batch
 from engine.lazy import DeviceStats, LazyTensor, StepOutput
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
+from observability.tracing import UNTRACED, Tracing
 from transport.messages import JobError
 from transport.protocols import Announcement, Delivery, JobConsumer
 from worker.batcher import BatchLimits, Waiting, take_batch
@@ -20,6 +21,7 @@ from worker.engine_thread import EngineDied, EngineThread
 from worker.isolation import BatchOutput, run_isolated
 from worker.packing import pack, unpack
 from worker.throughput import Throughput
+from worker.traces import is_traced, traced_batch, traced_jobs
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class WorkerConfig:
     steps_in_flight: int = 2  # one runs, one waits: the device never idles between them
     receive_wait_s: float = 0.5  # bounds how long a drain waits for an empty queue
     heartbeat_s: float = 2.0
+    tracing: Tracing = UNTRACED
 
 
 class ModelEngine(Protocol):
@@ -187,6 +190,11 @@ class Worker:
         self._record(batch, output)
         answering = []
         results = unpack([d.job for d in deliveries], output)
+        if self._config.tracing is not UNTRACED and is_traced(deliveries):
+            jobs = traced_jobs(deliveries, results)
+            elapsed_s = ended_s - started_s
+            traced = traced_batch(self._model.spec.id, elapsed_s, batch, output, jobs)
+            self._config.tracing.record_batch(traced)
         for delivery, result in zip(deliveries, results, strict=True):
             queue_s = delivery.waited_s + max(0.0, ended_s - started_s - output.infer_s)
             answer = replace(
