@@ -1,80 +1,21 @@
-"""The gateway's image without a container engine: its recipe's steps in an empty environment."""
+"""The gateway's image, made by its recipe's steps in an empty environment."""
 
-import fnmatch
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 from deployment import Deployment
-from dockerfile import Dockerfile, assignments
+from gateway_image import DOCKERFILE, Image
 from redis_server import RedisServer, running_redis
 from server_process import ServerProcess, running
 
 ROOT = Path(__file__).parents[2]
-DOCKERFILE = Dockerfile(ROOT / "deploy" / "docker" / "Dockerfile")
-STEPS_RUN_HERE = {"ARG", "ENV", "WORKDIR", "COPY", "RUN"}
 MODEL = "all-MiniLM-L6-v2"
 
 pytestmark = pytest.mark.timeout(300)  # pip fetches what a gateway needs
-
-
-@dataclass(frozen=True)
-class Image:
-    """What a container would see below `root`."""
-
-    root: Path
-
-    def place(self, text: str) -> str:
-        """A command or path of the image, on this machine."""
-        return re.sub(r"(?<![\w./-])/(opt|src|var|models)\b", rf"{self.root}/\1", text)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Of the finished image. PYTHONPATH: nothing of the working tree."""
-        variables = DOCKERFILE.environment("gateway", {"PATH": os.environ["PATH"]})
-        return {name: self.place(value) for name, value in variables.items()} | {"PYTHONPATH": ""}
-
-    def run(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        environment = {**_bare(), **self.environment}
-        program = shutil.which(words[0], path=environment["PATH"])
-        assert program is not None, words[0]
-        return subprocess.run(
-            [program, *words[1:]],
-            check=check,
-            capture_output=True,
-            text=True,
-            env=environment,
-            cwd=self.root,
-        )
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    built = Image(tmp_path_factory.mktemp("image"))
-    values = {**_bare(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    directory = built.root
-    for step in DOCKERFILE.flat("gateway-venv"):
-        assert step.word in STEPS_RUN_HERE, step.word
-        if step.word == "WORKDIR":
-            directory = Path(built.place(step.text))
-            directory.mkdir(parents=True)
-        elif step.word == "ENV":
-            values |= assignments(step.text, values)
-        elif step.word == "COPY":
-            assert step.text == ". ."
-            _copy_context(directory)
-        elif step.word == "RUN":
-            command = ["sh", "-ec", built.place(step.text)]
-            subprocess.run(command, check=True, cwd=directory, env=values)
-    return built
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +27,12 @@ def redis() -> Iterator[RedisServer]:
 @pytest.fixture
 def gateway(image: Image, redis: RedisServer) -> Iterator[ServerProcess]:
     """As the image starts it, with a key, on free ports."""
-    words = DOCKERFILE.last("gateway", "ENTRYPOINT").json()
-    words += DOCKERFILE.last("gateway", "CMD").json()
-    program = shutil.which(words[0], path=image.environment["PATH"])
-    assert program is not None
-    assert Path(program).is_relative_to(image.root)
+    command = image.command
+    assert Path(command[0]).is_relative_to(image.root)
     image.run("florilege", "keys", "create", "--name", "first")
     environ = {**image.environment, "FLORILEGE_REDIS_URL": redis.url}
     flags = ["--port", "0", "--admin-port", "0"]
-    with running([program, *words[1:], *flags], environ) as server:
+    with running([*command, *flags], environ) as server:
         assert server.process.poll() is None, server.stderr
         yield server
 
@@ -183,36 +121,3 @@ def test_gateway_image_embeds_by_a_worker_that_has_the_model(
             process.kill()
     assert answer.status_code == 200, answer.text
     assert len(answer.json()["data"][0]["embedding"]) == 384
-
-
-def _bare() -> dict[str, str]:
-    """The environment of a step: this machine's way to packages, and nothing of ours."""
-    ours = re.compile(r"FLORILEGE_|PYTHON|VIRTUAL_ENV|COV|HF_")
-    return {name: value for name, value in os.environ.items() if not ours.match(name)}
-
-
-def _copy_context(directory: Path) -> None:
-    """What `.dockerignore` lets in."""
-    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line]
-    lines = [line for line in lines if not line.startswith("#")]
-    assert lines[0] == "*"
-    left_out = [line for line in lines[1:] if not line.startswith("!")]
-
-    def ignore(parent: str, names: list[str]) -> set[str]:
-        inside = {name: str((Path(parent) / name).relative_to(ROOT)) for name in names}
-        return {
-            name
-            for name, path in inside.items()
-            if any(
-                fnmatch.fnmatch(f"/{path}", f"*/{pattern.removeprefix('**/')}")
-                for pattern in left_out
-            )
-        }
-
-    for name in (line[1:] for line in lines if line.startswith("!")):
-        source, target = ROOT / name, directory / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=ignore)
-        else:
-            shutil.copy2(source, target)
