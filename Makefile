@@ -110,6 +110,7 @@ kernels: .venv/.dev $(TRITON)/.installed ## Every kernel: interpreted, and compi
 docs: .venv/.dev ## Write the pages that are made from the code
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md
 	$(BIN)/python -m cli.models_page > docs/models.md
+	$(BIN)/python -m cli.observability_page > docs/observability.md
 	$(BIN)/python deploy/helm/settings_schema.py
 
 .PHONY: bench

@@ -1,18 +1,22 @@
 """What is told of every answered request: metrics, its one access line, the end of its span."""
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
-from starlette.datastructures import Headers
+from prometheus_client import Counter, Histogram
 
 from api.context import RequestContext
 from observability.line_sampling import LineSampler
-from observability.logs import get_logger
+from observability.logs import Logger, get_logger
 from observability.metrics import SMALL_TOKENS, Metrics
 from observability.request_id import is_loggable
 
 # Refused because of load, or of a limit: in a flood they come by the thousand, and are all alike.
 _REFUSED = (429, 503)
+_CLIENT_FIELDS = {
+    b"x-client-request-id": "client_request_id",
+    b"x-stainless-retry-count": "stainless_retry_count",
+}
 
 
 class AccessLog:
@@ -22,14 +26,16 @@ class AccessLog:
         """`lines`: which of refused requests are written."""
         self._metrics = metrics
         self._lines = lines or LineSampler()
+        self._logger: Logger | None = None
+        self._children: dict[tuple[str, ...], Any] = {}  # by metric and labels
 
     def record(self, scope: MutableMapping[str, Any], context: RequestContext, status: int) -> None:
         """Once, when the answer has ended."""
         elapsed_s = context.elapsed_s()
         route = getattr(scope.get("route"), "path", "other")  # a template, never a client's path
-        headers = Headers(scope=scope)
+        told = _told_by(scope["headers"])
         self._count(route, context, status, elapsed_s)
-        self._count_retry(headers.get("x-stainless-retry-count", "0"), context.model)
+        self._count_retry(told.get("stainless_retry_count", "0"), context.model)
         is_written = status not in _REFUSED or self._lines.admits()
         if not is_written:
             self._metrics.unlogged_requests.inc()
@@ -37,15 +43,14 @@ class AccessLog:
             return
         fields = _fields(scope["method"], route, context, status)
         fields["duration_ms"] = round(elapsed_s * 1000, 3)
-        for name in ("x-client-request-id", "x-stainless-retry-count"):
-            value = headers.get(name, "")
-            if is_loggable(value):
-                fields[name.removeprefix("x-").replace("-", "_")] = value
+        fields |= told
         context.trace.end(fields)
         if is_written:
             if unlogged := self._lines.take_unwritten():
                 fields["unlogged"] = unlogged
-            get_logger().info("request", **fields)
+            if self._logger is None:
+                self._logger = get_logger().bind()  # which is most of what a line costs
+            self._logger.info("request", **fields)
 
     def _count(self, route: str, context: RequestContext, status: int, elapsed_s: float) -> None:
         metrics, model = self._metrics, context.model
@@ -54,15 +59,36 @@ class AccessLog:
         size = "none"
         if status == 200 and context.tokens:
             size = "small" if context.tokens <= SMALL_TOKENS else "large"
-        metrics.requests.labels(route, model, str(status), context.error_type).inc()
-        metrics.request_duration.labels(route, model, size).observe(elapsed_s, exemplar)
+        code = str(status)
+        self._child(metrics.requests, "requests", route, model, code, context.error_type).inc()
+        duration = self._child(metrics.request_duration, "duration", route, model, size)
+        duration.observe(elapsed_s, exemplar)
         for stage, seconds in context.stages.items():
-            metrics.stage_duration.labels(stage, model).observe(seconds, exemplar)
+            stages = self._child(metrics.stage_duration, "stages", stage, model)
+            stages.observe(seconds, exemplar)
+
+    def _child(self, metric: Counter | Histogram, *key: str) -> Any:
+        """The series of a metric by its own name here and its labels, looked up once."""
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*key[1:])
+        return child
 
     def _count_retry(self, header: str, model: str) -> None:
-        if header != "0" and is_loggable(header) and header.isdecimal():
+        if header != "0" and header.isdecimal():
             retry = header if header in ("1", "2") else "more"
             self._metrics.client_retries.labels(model, retry).inc()
+
+
+def _told_by(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """What a client says of its request, where a log may hold it."""
+    told = {}
+    for header, value in headers:
+        if (field := _CLIENT_FIELDS.get(header)) is not None:
+            text = value.decode("latin-1")
+            if is_loggable(text):
+                told[field] = text
+    return told
 
 
 def _fields(method: str, route: str, context: RequestContext, status: int) -> dict[str, Any]:

@@ -13,6 +13,10 @@ def main() -> None:
         from bench.fleet.command import main as fleet
 
         fleet(arguments)
+    elif suite == ["overhead"]:
+        from bench.overhead.command import main as overhead
+
+        overhead(arguments[1:])
     else:
         from bench.command import main as server
 

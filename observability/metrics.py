@@ -4,6 +4,7 @@ Labels never hold what a client sent: models are resolved first, routes are temp
 """
 
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -22,11 +23,19 @@ _SHORT_SECONDS = tuple(0.0001 * 2.5**i for i in range(14))  # 0.1 ms to 15 s
 _POWERS_OF_TWO = tuple(float(2**i) for i in range(18))  # 1 to 131,072
 
 
+class Described(NamedTuple):
+    name: str  # as it is queried; a histogram's series end with _bucket, _sum and _count
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    text: str
+
+
 class Metrics:
     """The registry of one process. Built by the wiring, handed to whoever counts."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.described: list[Described] = []  # all of ours, in order
         ProcessCollector(registry=self.registry)  # process_*: memory, CPU time, open files
         self.requests = self._counter(
             "requests", "Answered requests", ("route", "model", "code", "error_type")
@@ -210,12 +219,15 @@ class Metrics:
                 self.request_duration.labels(route, model, size)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        self.described.append(Described(f"florilege_{name}_total", "counter", labels, text))
         return Counter(f"florilege_{name}", text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        self.described.append(Described(f"florilege_{name}", "gauge", labels, text))
         return Gauge(f"florilege_{name}", text, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...]
     ) -> Histogram:
+        self.described.append(Described(f"florilege_{name}", "histogram", labels, text))
         return Histogram(f"florilege_{name}", text, labels, buckets=buckets, registry=self.registry)

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
+from prometheus_client.openmetrics.exposition import generate_latest
 from redis_server import running_redis
 from structlog.testing import capture_logs
 
@@ -158,6 +159,8 @@ async def test_latencies_have_the_trace_as_their_exemplar(traced: Traced) -> Non
         if sample.exemplar and sample.exemplar.labels == {"trace_id": CALLER}
     }
     assert exemplars == {"florilege_request_duration_seconds", "florilege_stage_duration_seconds"}
+    served = generate_latest(traced.service.metrics.registry).decode()
+    assert f'# {{trace_id="{CALLER}"}}' in served
 
 
 def test_without_traces_no_process_loads_what_makes_spans() -> None:

@@ -1,4 +1,4 @@
-"""Traces of real processes: a gateway and a worker tell a collector one story."""
+"""What real processes tell: a gateway and a worker, of themselves and of one trace."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
 
 
-def test_gateway_and_worker_send_their_parts_of_a_trace(tmp_path: Path) -> None:
+def test_gateway_and_worker_tell_of_redis_and_send_their_parts_of_a_trace(tmp_path: Path) -> None:
     with (
         running_collector() as collector,
         running_redis() as redis,
@@ -25,6 +25,12 @@ def test_gateway_and_worker_send_their_parts_of_a_trace(tmp_path: Path) -> None:
             traceparent = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
             assert client.post("/v1/embeddings", json=body).status_code == 200
             assert client.post("/v1/embeddings", json=body, headers=traceparent).status_code == 200
+        for process, role in ((gateway, "gateway"), (worker, "worker")):
+            assert process.metric("florilege_redis_up") == 1, role
+            assert process.metric("florilege_redis_op_duration_seconds_count") > 0
+            process.wait_for(lambda p=process: p.metric("florilege_loop_lag_seconds_count") > 0)
+        assert gateway.metric("florilege_queue_oldest_age_seconds") == 0
+        assert worker.metric("florilege_jobs_total") == 2
         assert gateway.stop() == 0  # which sends what is left
         assert worker.stop() == 0
         spans = {(service, span.name): span for service, span in collector.spans()}

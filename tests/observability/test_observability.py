@@ -66,6 +66,29 @@ async def test_admin_serves_nothing_else(
     assert (await admin.request(method, path)).status_code == status
 
 
+def test_every_metric_is_described_as_it_is_served() -> None:
+    metrics = Metrics()
+    served = {
+        f"{family.name}_total" if family.type == "counter" else family.name: family.type
+        for family in metrics.registry.collect()
+        if family.name.startswith("florilege_")
+    }
+    assert {metric.name: metric.kind for metric in metrics.described} == served
+
+
+def test_latencies_are_told_from_a_tenth_of_a_millisecond() -> None:
+    metrics = Metrics()
+    metrics.prime("m")
+    text = {
+        s.name: s.labels["le"]
+        for f in metrics.registry.collect()
+        for s in reversed(f.samples)
+        if "le" in s.labels
+    }
+    for name in ("stage_duration", "batch_duration", "loop_lag"):
+        assert text[f"florilege_{name}_seconds_bucket"] == "0.0001"
+
+
 def test_every_metric_carries_the_prefix_and_a_text() -> None:
     for family in Metrics().registry.collect():
         assert family.name.startswith(("florilege_", "process_"))
