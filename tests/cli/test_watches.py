@@ -1,0 +1,69 @@
+"""What a process tells of itself while it serves."""
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+from transport_jobs import make_spec
+
+from cli import watches
+from cli.watches import watched
+from cli.wiring import Observers
+from observability.gpus import GpuReading
+from observability.health import Health
+from observability.metrics import Metrics
+from observability.tracing import UNTRACED, RequestTrace, TracedBatch
+
+WaitUntil = Callable[..., Awaitable[None]]
+
+
+class OneGpu:
+    def read(self) -> Mapping[str, GpuReading]:
+        return {"3": GpuReading(used_bytes=7)}
+
+
+class ClosedTracing:
+    """Remembers whether it was."""
+
+    closed = False
+
+    def begin_request(self, traceparent: str | None, tracestate: str | None) -> RequestTrace:
+        return UNTRACED
+
+    def record_batch(self, batch: TracedBatch) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def used(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value("florilege_gpu_memory_used_bytes", {"gpu": "3"})
+
+
+async def test_gpus_are_told_of_where_a_model_runs_on_one(
+    monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
+) -> None:
+    monkeypatch.setattr(watches, "open_nvml", OneGpu)
+    observers = Observers(Metrics(), Health())
+    async with watched(observers, [make_spec(runtime={"device": "cpu"})]):
+        lag = "florilege_loop_lag_seconds_count"
+        await wait_until(lambda: observers.metrics.registry.get_sample_value(lag))
+        assert used(observers.metrics) is None
+    async with watched(observers, [make_spec(runtime={"device": "cuda:1"})]):
+        await wait_until(lambda: used(observers.metrics) == 7)
+
+
+async def test_worker_on_a_gpu_serves_without_the_library_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    async with watched(Observers(Metrics(), Health()), [make_spec(runtime={"device": "cuda:0"})]):
+        pass
+
+
+async def test_last_traces_are_sent_when_it_ends() -> None:
+    tracing = ClosedTracing()
+    async with watched(Observers(Metrics(), Health(), tracing)):
+        assert not tracing.closed
+    assert tracing.closed
