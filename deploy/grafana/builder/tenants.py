@@ -157,8 +157,8 @@ STORE = Row(
         ),
         Panel(
             "Usage lost",
-            "Requests in the time shown that will never be in the usage: too much was waiting for the "
-            "store.",
+            "Requests in the time shown that will never be in the usage, as too much waited for "
+            "the store.",
             "short",
             (
                 Query(
@@ -175,7 +175,7 @@ STORE = Row(
             "A second, of the log. While requests are refused only some are written; their "
             "number is in the next line.",
             "ops",
-            (Query(rate("log_lines_sampled_out_total", "instance", PROCESS), "{{instance}}"),),
+            (Query(rate("unlogged_requests_total", "instance", PROCESS), "{{instance}}"),),
             _NO_GATEWAY,
         ),
     ),
