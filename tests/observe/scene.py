@@ -14,15 +14,19 @@ from pathlib import Path
 
 from deployment import Deployment, deployment
 from observe.traffic import FAILING_ID, Callers
-from prometheus_server import SCRAPE_S, PrometheusServer, running_prometheus
-from redis_server import free_port, running_redis
+from prometheus_server import PrometheusServer, running_prometheus
+from redis_server import RedisServer, free_port, running_redis
 from server_process import COMMAND, ServerProcess
+
+from checkpoint.find import DEFAULT_MODEL
 
 # Half a second of work may wait; batches are soon half full, so that admission knows the speed.
 GATEWAY = ("--max-queue-s", "0.5")
 SPEED = ("--tokens-per-s", "20000", "--step-s", "0.02", "--max-batch-tokens", "2048")
 FAULT = ("--fault", f"{FAILING_ID}=fail")
 RPM = 3
+ONLINE = f"florilege:q:{DEFAULT_MODEL}"
+BURNING = 'ALERTS{alertname="FlorilegeAvailabilityBurnsFast", alertstate="firing"}'
 
 
 @dataclass
@@ -53,12 +57,12 @@ def played_scene() -> Iterator[Scene]:
         gateway.wait_for(lambda: gateway.metric("florilege_live_workers") == 2)
         began_s = time.time()
         seen.wait_for("sum(up) == 3")
-        told = asyncio.run(_play(deployed, seen, keys))
+        told = asyncio.run(_play(deployed, redis, seen, keys))
         yield Scene(seen, told, began_s, time.time())
 
 
 async def _play(
-    deployed: Deployment, prometheus: PrometheusServer, keys: list[str]
+    deployed: Deployment, redis: RedisServer, prometheus: PrometheusServer, keys: list[str]
 ) -> Counter[str]:
     *workers, gateway = deployed.processes
     callers = Callers(gateway.url, keys[0])
@@ -74,15 +78,17 @@ async def _play(
             await callers.again()
             limited = await callers.beyond_its_limit(keys[1], 3 * RPM)
             assert limited.count(429) >= RPM, limited
-            assert 503 in await callers.at_once(24, 16)
-            workers[0].process.kill()
+            assert 503 in await callers.at_once(40, 16)
+            await _die_with_a_job(workers[0], redis)
             await asyncio.to_thread(prometheus.wait_for, "florilege_redelivered_total > 0")
     finally:
         await callers.close()
     answered = sum(callers.told.values())
-    # The scrape after the last answer, and the rules after that.
-    await asyncio.to_thread(prometheus.wait_for, f"sum(florilege_requests_total) == {answered}")
-    await asyncio.sleep(2 * SCRAPE_S)
+    for seen in (
+        f"sum(florilege_requests_total) == {answered}",  # the scrape after the last answer
+        BURNING,  # and the rules after that
+    ):
+        await asyncio.to_thread(prometheus.wait_for, seen)
     return callers.told
 
 
@@ -94,6 +100,16 @@ def _paused(workers: list[ServerProcess]) -> Iterator[None]:
     yield
     for worker in workers:
         worker.process.send_signal(signal.SIGCONT)
+
+
+async def _die_with_a_job(worker: ServerProcess, redis: RedisServer) -> None:
+    """Stopped while requests come, it is soon given one that nobody begins."""
+    worker.process.send_signal(signal.SIGSTOP)
+    held = ("XPENDING", ONLINE, "w", "IDLE", "300", "-", "+", "1")  # no step is that long
+    async with asyncio.timeout(10):
+        while not await asyncio.to_thread(redis.call, *held):
+            await asyncio.sleep(0.05)
+    worker.process.kill()
 
 
 def _key(directory: Path, *limits: str) -> str:

@@ -237,7 +237,6 @@ OBJECTIVES = Row(
                 ),
             ),
             "No alert fires",
-            empty_ok="no alert fires in a healthy deployment",
         ),
         Panel(
             "Tokens",
