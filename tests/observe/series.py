@@ -7,12 +7,7 @@ from prometheus_server import RULES
 
 from observability.metrics import Metrics
 
-_SUFFIXES = {
-    "counter": ("_total",),
-    "gauge": ("",),
-    "histogram": ("_bucket", "_sum", "_count"),
-    "info": ("_info",),
-}
+_OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 TARGET = frozenset({"job", "instance"})  # what a scrape adds
 
 # Of Prometheus itself and of redis_exporter.
@@ -35,18 +30,33 @@ UNUSED = {
 
 
 def families() -> dict[str, tuple[str, ...]]:
-    """The series that make up each metric of the registry, by its name."""
-    return {
-        family.name: tuple(family.name + suffix for suffix in _SUFFIXES[family.type])
-        for family in Metrics().registry.collect()
+    """The series that make up each metric of a process, by its name."""
+    metrics = Metrics()
+    ours = {
+        one.name: tuple(one.name + end for end in _OF_A_HISTOGRAM)
+        if one.kind == "histogram"
+        else (one.name,)
+        for one in metrics.described
     }
+    of_process = {
+        sample.name: (sample.name,)
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name.startswith("process_")
+    }
+    return ours | of_process
 
 
 def labels() -> dict[str, frozenset[str]]:
     """By series: the labels it has."""
-    own = _labels_of_registry()
+    ours = {one.name: frozenset(one.labels) for one in Metrics().described}
+    exported = {
+        one: TARGET | ours.get(name, frozenset()) | ({"le"} if one.endswith("_bucket") else set())
+        for name, series in families().items()
+        for one in series
+    }
     recorded = {rule["record"]: frozenset({"model"}) for rule in rules() if "record" in rule}
-    return own | recorded | OTHERS
+    return exported | recorded | OTHERS
 
 
 def rules() -> list[dict[str, Any]]:
@@ -57,17 +67,3 @@ def rules() -> list[dict[str, Any]]:
         for group in yaml.safe_load(path.read_text())["groups"]
         for rule in group["rules"]
     ]
-
-
-def _labels_of_registry() -> dict[str, frozenset[str]]:
-    metrics = Metrics()
-    named = {
-        getattr(metric, "_name", ""): frozenset(getattr(metric, "_labelnames", ()))
-        for metric in vars(metrics).values()
-    }
-    found = {}
-    for name, series in families().items():
-        for one in series:
-            extra = {"le"} if one.endswith("_bucket") else set()
-            found[one] = TARGET | named.get(name, frozenset()) | extra
-    return found
