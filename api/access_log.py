@@ -3,8 +3,6 @@
 from collections.abc import Iterable, MutableMapping
 from typing import Any
 
-from prometheus_client import Counter, Histogram
-
 from api.context import RequestContext
 from observability.line_sampling import LineSampler
 from observability.logs import Logger, get_logger
@@ -27,7 +25,6 @@ class AccessLog:
         self._metrics = metrics
         self._lines = lines or LineSampler()
         self._logger: Logger | None = None
-        self._children: dict[tuple[str, ...], Any] = {}  # by metric and labels
 
     def record(self, scope: MutableMapping[str, Any], context: RequestContext, status: int) -> None:
         """Once, when the answer has ended."""
@@ -59,20 +56,10 @@ class AccessLog:
         size = "none"
         if status == 200 and context.tokens:
             size = "small" if context.tokens <= SMALL_TOKENS else "large"
-        code = str(status)
-        self._child(metrics.requests, "requests", route, model, code, context.error_type).inc()
-        duration = self._child(metrics.request_duration, "duration", route, model, size)
-        duration.observe(elapsed_s, exemplar)
+        metrics.requests.labels(route, model, str(status), context.error_type).inc()
+        metrics.request_duration.labels(route, model, size).observe(elapsed_s, exemplar)
         for stage, seconds in context.stages.items():
-            stages = self._child(metrics.stage_duration, "stages", stage, model)
-            stages.observe(seconds, exemplar)
-
-    def _child(self, metric: Counter | Histogram, *key: str) -> Any:
-        """The series of a metric by its own name here and its labels, looked up once."""
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*key[1:])
-        return child
+            metrics.stage_duration.labels(stage, model).observe(seconds, exemplar)
 
     def _count_retry(self, header: str, model: str) -> None:
         if header != "0" and header.isdecimal():

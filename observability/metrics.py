@@ -4,9 +4,10 @@ Labels never hold what a client sent: models are resolved first, routes are temp
 """
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics import MetricWrapperBase
 
 STAGES = ("auth", "tokenize", "queue", "infer", "reply", "encode")
 LANES = ("online", "bulk")
@@ -21,6 +22,39 @@ _REQUEST_SECONDS = (
 )
 _SHORT_SECONDS = tuple(0.0001 * 2.5**i for i in range(14))  # 0.1 ms to 15 s
 _POWERS_OF_TWO = tuple(float(2**i) for i in range(18))  # 1 to 131,072
+
+
+class _Known(MetricWrapperBase):
+    """Finds the series of labels that were seen before at once, and makes no check of them.
+
+    Most of what it costs to count is what the library does to find them.
+    """
+
+    _found: dict[tuple[str, ...], Self]
+
+    def labels(self, *labelvalues: Any, **labelkwargs: Any) -> Self:
+        if labelkwargs:
+            return super().labels(*labelvalues, **labelkwargs)
+        try:
+            return self._found[labelvalues]
+        except AttributeError:
+            self._found = {}
+        except KeyError:
+            pass
+        child = self._found[labelvalues] = super().labels(*labelvalues, **labelkwargs)
+        return child
+
+
+class _Counter(_Known, Counter):
+    pass
+
+
+class _Gauge(_Known, Gauge):
+    pass
+
+
+class _Histogram(_Known, Histogram):
+    pass
 
 
 class Described(NamedTuple):
@@ -220,14 +254,16 @@ class Metrics:
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         self.described.append(Described(f"florilege_{name}_total", "counter", labels, text))
-        return Counter(f"florilege_{name}", text, labels, registry=self.registry)
+        return _Counter(f"florilege_{name}", text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         self.described.append(Described(f"florilege_{name}", "gauge", labels, text))
-        return Gauge(f"florilege_{name}", text, labels, registry=self.registry)
+        return _Gauge(f"florilege_{name}", text, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...]
     ) -> Histogram:
         self.described.append(Described(f"florilege_{name}", "histogram", labels, text))
-        return Histogram(f"florilege_{name}", text, labels, buckets=buckets, registry=self.registry)
+        return _Histogram(
+            f"florilege_{name}", text, labels, buckets=buckets, registry=self.registry
+        )

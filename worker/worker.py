@@ -153,7 +153,8 @@ class Worker:
             else:
                 runnable.append(delivery)
         wanted = await self._consumer.renew(runnable)
-        self._metrics.cancelled.labels(name).inc(len(runnable) - len(wanted))
+        if len(wanted) < len(runnable):
+            self._metrics.cancelled.labels(name).inc(len(runnable) - len(wanted))
         return wanted
 
     async def _run_batch(self, deliveries: Sequence[Delivery]) -> None:
@@ -223,9 +224,9 @@ class Worker:
             self._metrics.batch_bisect.labels(name).inc()
         elif self._throughput.add(batch.tokens, output.infer_s):
             self._measured.set()
-        non_finite = sum(code == "non_finite" for code in output.failed.values())
-        self._metrics.non_finite.labels(name).inc(non_finite)
         if output.failed:
+            non_finite = sum(code == "non_finite" for code in output.failed.values())
+            self._metrics.non_finite.labels(name).inc(non_finite)
             get_logger().error("sequences_failed", model=name, count=len(output.failed))
 
     def _take_budget(self) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -89,6 +90,17 @@ def test_latencies_are_told_from_a_tenth_of_a_millisecond() -> None:
         assert text[f"florilege_{name}_seconds_bucket"] == "0.0001"
 
 
+def test_series_is_found_again_by_its_labels_in_their_order_or_by_name() -> None:
+    metrics = Metrics()
+    by_name = {"model": "m", "reason": "queue"}
+    assert metrics.shed.labels("m", "queue") is metrics.shed.labels("m", "queue")
+    assert metrics.shed.labels(**by_name) is metrics.shed.labels("m", "queue")
+    assert metrics.shed.labels(**by_name | {"reason": "full"}) is metrics.shed.labels("m", "full")
+    assert metrics.shed.labels("m", "queue") is not metrics.shed.labels("m", "full")
+    with pytest.raises(ValueError, match="label count"):
+        metrics.shed.labels("m")
+
+
 def test_every_metric_carries_the_prefix_and_a_text() -> None:
     for family in Metrics().registry.collect():
         assert family.name.startswith(("florilege_", "process_"))
@@ -105,6 +117,30 @@ def test_logs_are_one_json_object_a_line_from_both_libraries() -> None:
     assert (first["event"], first["number"], first["level"]) == ("event", 1, "info")
     assert (second["event"], second["level"]) == ("from elsewhere", "warning")
     assert first["timestamp"]
+
+
+def test_exception_of_a_library_keeps_its_traceback_in_one_line() -> None:
+    output = io.StringIO()
+    configure_logs("info", output)
+    try:
+        raise KeyError("found")
+    except KeyError:
+        logging.getLogger("library").exception("failed")
+        get_logger().error("own", exc_info=True)
+    for line in output.getvalue().splitlines():
+        assert "KeyError: 'found'" in json.loads(line)["exception"]
+    assert output.getvalue().count("\n") == 2
+
+
+def test_lines_of_a_process_are_written_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("w") as output:
+        configure_logs("info", output)
+        for number in range(2):
+            get_logger().info("event", text="ä", number=number)
+            line = json.loads(path.read_text().splitlines()[-1])
+            assert (line["text"], line["number"]) == ("ä", number)
+        assert line["timestamp"].endswith("Z")
 
 
 def test_value_that_json_does_not_know_is_still_logged() -> None:
