@@ -1,19 +1,21 @@
 """Requests of one text in turns to either app, and what the turns differ in."""
 
 import http.client
+import os
 import random
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 import orjson
 
 from bench.client import RequestFailed
+from bench.fleet.cpu import OTHERS, CpuMeter
 from bench.fleet.processes import florilege
 from bench.machine import Machine, describe_machine
 from bench.statistics import Latency, latency
@@ -49,7 +51,9 @@ class OverheadResults:
     rounds: int
     turn: int
     latencies: dict[str, Latency]  # by side
+    others_cores: float  # what the machine's other work took meanwhile
     loop_cpu_us: dict[str, float]  # of the event loop's thread, each request, medians
+    cpu_us: dict[str, float]  # of the whole process
     added_latency: Added  # to the median of a turn
     added_wall: Added  # from one request to the next: what is done after an answer too
     added_loop_cpu: Added
@@ -57,11 +61,23 @@ class OverheadResults:
 
     @property
     def share(self) -> float:
-        """The largest of what is added, of the latency without."""
-        most_us = max(
-            added.median_us for added in (self.added_latency, self.added_wall, self.added_loop_cpu)
-        )
+        """What a client waits longer, of the latency without: for its answer, or until the next.
+
+        CPU that the event loop takes after an answer, while the client does something else, is
+        waited for by nobody; it is told beside.
+        """
+        most_us = max(self.added_latency.median_us, self.added_wall.median_us)
         return most_us / (self.latencies["bare"].p50_ms * 1000)
+
+    @property
+    def cpu_share(self) -> float:
+        """What the loop's CPU is more, of the CPU of a request."""
+        return self.added_loop_cpu.median_us / self.cpu_us["bare"]
+
+
+class Ran(NamedTuple):
+    model: str
+    others_cores: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,7 @@ class _Turn:
     latencies_s: list[float]
     wall_s: float  # each request
     loop_cpu_s: float  # each request
+    cpu_s: float  # each request
 
     @property
     def median_s(self) -> float:
@@ -85,8 +102,10 @@ async def measure_overhead(effort: OverheadEffort, tell: Callable[[str], None]) 
             meter = stack.enter_context(closing(_Connection(server.url)))
             told = meter.ask()
             sides = {side: stack.enter_context(closing(_Connection(told[side]))) for side in SIDES}
+            cpu = CpuMeter({"server": [server.pid], "load": [os.getpid()]})
             rounds = _take_rounds(sides, meter, effort, tell)
-    return _results(machine, told["model"], effort, rounds)
+            others_cores = cpu.cores()[OTHERS]
+    return _results(machine, Ran(told["model"], others_cores), effort, rounds)
 
 
 def _take_rounds(
@@ -137,34 +156,40 @@ def _take_turn(
         orjson.dumps({"model": "all-MiniLM-L6-v2", "input": texts.of(effort.tokens)})
         for _ in range(requests)
     ]
-    before_s = meter.ask()["loop_cpu_s"]
+    before = meter.ask()
     latencies_s, began_s = [], time.perf_counter()
     for body in bodies:
         sent_s = time.perf_counter()
         connection.embed(body)
         latencies_s.append(time.perf_counter() - sent_s)
     wall_s = time.perf_counter() - began_s
-    loop_cpu_s = meter.ask()["loop_cpu_s"] - before_s
-    return _Turn(latencies_s, wall_s / requests, loop_cpu_s / requests)
+    after = meter.ask()
+    loop_cpu_s, cpu_s = (
+        (after[name] - before[name]) / requests for name in ("loop_cpu_s", "cpu_s")
+    )
+    return _Turn(latencies_s, wall_s / requests, loop_cpu_s, cpu_s)
 
 
 def _results(
-    machine: Machine, model: str, effort: OverheadEffort, rounds: list[dict[str, _Turn]]
+    machine: Machine, ran: Ran, effort: OverheadEffort, rounds: list[dict[str, _Turn]]
 ) -> OverheadResults:
     def added(figure: Callable[[_Turn], float]) -> Added:
         return added_by([figure(r["observed"]) - figure(r["bare"]) for r in rounds])
 
+    def medians_us(figure: Callable[[_Turn], float]) -> dict[str, float]:
+        return {s: float(np.median([figure(r[s]) for r in rounds])) * 1e6 for s in SIDES}
+
     return OverheadResults(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine,
-        model=model,
+        model=ran.model,
+        others_cores=ran.others_cores,
         tokens=effort.tokens,
         rounds=effort.rounds,
         turn=effort.turn,
         latencies={s: latency([x for r in rounds for x in r[s].latencies_s]) for s in SIDES},
-        loop_cpu_us={
-            side: float(np.median([r[side].loop_cpu_s for r in rounds])) * 1e6 for side in SIDES
-        },
+        loop_cpu_us=medians_us(lambda turn: turn.loop_cpu_s),
+        cpu_us=medians_us(lambda turn: turn.cpu_s),
         added_latency=added(lambda turn: turn.median_s),
         added_wall=added(lambda turn: turn.wall_s),
         added_loop_cpu=added(lambda turn: turn.loop_cpu_s),

@@ -17,20 +17,22 @@ def overhead_markdown(results: OverheadResults) -> str:
         f"- {machine.cpu}, {machine.cores} cores, {machine.memory_bytes / 2**30:.0f} GiB, "
         f"{machine.system}; load {machine.load_1m:.1f} when the run began",
         f"- {results.rounds} rounds, {results.turn} requests of each in turn, in random order, to "
-        "one process: same loop, same engine",
-        f"- the largest of what is added is {results.share:.2%} of the latency without: {limit} "
-        f"the {MOST_SHARE:.0%} that are allowed",
+        "one process: same loop, same engine; meanwhile other work kept "
+        f"{results.others_cores:.2f} cores busy",
+        f"- a client waits {results.share:.2%} longer, for an answer or for the next: {limit} the "
+        f"{MOST_SHARE:.0%} that are allowed; the loop's CPU that is added is "
+        f"{results.cpu_share:.2%} of the CPU of a request",
         "",
-        "## Latency, ms, and CPU of the event loop, µs",
+        "## Latency, ms, and CPU, µs",
         "",
-        "|  | p50 | p90 | p99 | loop's CPU |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "|  | p50 | p90 | p99 | CPU of the event loop | of the process |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for side in SIDES:
         times = results.latencies[side]
         lines.append(
             f"| {side} | {times.p50_ms:.3f} | {times.p90_ms:.3f} | {times.p99_ms:.3f} "
-            f"| {results.loop_cpu_us[side]:,.0f} |"
+            f"| {results.loop_cpu_us[side]:,.0f} | {results.cpu_us[side]:,.0f} |"
         )
     lines += [
         "",

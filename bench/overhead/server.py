@@ -123,7 +123,9 @@ async def _side(
 
 def _meter(told: dict[str, str]) -> Starlette:
     async def answer(_: Request) -> Response:
-        return Response(orjson.dumps(told | {"loop_cpu_s": time.thread_time()}))
+        return Response(
+            orjson.dumps(told | {"loop_cpu_s": time.thread_time(), "cpu_s": time.process_time()})
+        )
 
     return Starlette(routes=[Route("/", answer)])
 
