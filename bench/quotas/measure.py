@@ -209,9 +209,16 @@ def _count(pool: _Pool, effort: QuotaEffort, tally: Tally) -> KeyCount:
         accepted=len(accepted) * each,
         span_s=last_s - first_s,
         unsure_s=min(answered_s) - first_s + max(answered_s) - last_s,
-        late=sum(request.sent_s >= since_s for request in accepted) * each,
+        late_a_minute=_a_minute([r.sent_s for r in accepted if r.sent_s >= since_s]) * each,
         window_s=effort.window_s,
     )
+
+
+def _a_minute(moments_s: Sequence[float]) -> float:
+    """From the first to the last: how many fall into a window depends on where it begins."""
+    if len(moments_s) < 2:
+        return 0.0
+    return (len(moments_s) - 1) / (moments_s[-1] - moments_s[0]) * 60
 
 
 def _situation(
