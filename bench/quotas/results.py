@@ -58,6 +58,7 @@ class Situation:
     failed: int  # of them
     latency: Latency  # of those answered, from the moment they were due
     lag_p99_ms: float  # how late the load itself sent, all keys
+    limits_unanswered: int  # times that Redis did not answer a gateway for its limits in time
     cores: dict[str, float]  # busy, by process or kind of process
 
 
