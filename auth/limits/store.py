@@ -30,5 +30,8 @@ class ScriptRunner(Protocol):
     """Runs Lua in a Redis, each call once at most."""
 
     async def run(self, text: str, keys: Sequence[str], *arguments: str | int | float) -> Any:
-        """The raw answer. Raises `redis.exceptions.RedisError`, `OSError` or `TimeoutError`."""
+        """The raw answer, within about a second.
+
+        Raises `redis.exceptions.RedisError`, `OSError` or `TimeoutError`.
+        """
         ...

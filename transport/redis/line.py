@@ -18,6 +18,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from transport.redis.errors import Unreachable, UnsupportedRedis
+from transport.redis.patience import patience
 
 Argument = bytes | memoryview | str | int | float
 _LEAST_VERSION = (7, 0)
@@ -139,7 +140,7 @@ class Line:
                 connection = await self._connected()
                 packed = [_pack(command.arguments) for command in batch]
                 slow_s = sum(map(len, packed)) / _SLOWEST_BYTES_S
-                async with asyncio.timeout(self.timeouts.answer_s + slow_s):
+                async with patience(self.timeouts.answer_s + slow_s):
                     await connection.send_packed_command(packed, check_health=False)
                     await _read_answers(connection, batch)
                 return

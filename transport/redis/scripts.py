@@ -11,6 +11,7 @@ from redis.exceptions import NoScriptError
 
 from transport.redis.errors import Unreachable
 from transport.redis.line import Argument, Line
+from transport.redis.patience import patience
 
 
 class Script:
@@ -36,21 +37,23 @@ class Script:
 class LineScripts:
     """Runs the scripts of others, which know of no line, on one."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, timeout_s: float = 1.0) -> None:
         """`line` makes one attempt, unless every script may run twice."""
         self._line = line
+        self._timeout_s = timeout_s  # of a script, connecting included
 
     async def run(self, text: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """The raw answer. Raises redis' ConnectionError, where nothing is known of what became of
-        it, and ResponseError.
+        """The raw answer. Raises redis' ConnectionError and TimeoutError, where nothing is known of
+        what became of it, and ResponseError.
         """
         try:
-            try:
-                return await self._line.execute(
-                    "EVALSHA", _sha1(text), len(keys), *keys, *arguments
-                )
-            except NoScriptError:
-                return await self._line.execute("EVAL", text, len(keys), *keys, *arguments)
+            async with patience(self._timeout_s):
+                try:
+                    return await self._line.execute(
+                        "EVALSHA", _sha1(text), len(keys), *keys, *arguments
+                    )
+                except NoScriptError:
+                    return await self._line.execute("EVAL", text, len(keys), *keys, *arguments)
         except Unreachable as error:
             raise RedisConnectionError(str(error)) from error
 

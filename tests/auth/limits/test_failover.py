@@ -43,8 +43,8 @@ class Gateway:
 
     def __init__(self, url: str, database: Database, clock: HandClock) -> None:
         self.connections = Connections(RedisConfig(url, connect_timeout_s=0.2), ignore)
-        scripts = LineScripts(self.connections.unrepeated())
-        self.redis = RedisLimits(scripts, database.seed, timeout_s=TIMEOUT_S)
+        scripts = LineScripts(self.connections.unrepeated(), TIMEOUT_S)
+        self.redis = RedisLimits(scripts, database.seed)
         self.share = MemoryLimits(database.seed, clock, share_of=lambda: self.redis.gateways)
         self.errors = 0
         self.limits = FailoverLimits(self.redis, self.share, self._count)
