@@ -48,7 +48,7 @@ class ModelWatch:
             self._compare(model.spec, bool(self.live_workers.get(name) and model.live_workers))
         self.live_workers = {name: model.live_workers for name, model in served.items()}
         for name, model in served.items():
-            self._metrics.live_workers.labels(name).set(model.live_workers)
+            self._metrics.live_workers.labels(name).set(self._client.live_workers(name))
             await self._observe_queue(name)
             with contextlib.suppress(JobError):  # not there yet: the next refresh tries again
                 await self._catalog.entry(model.spec)  # so that no request waits for its tokenizer

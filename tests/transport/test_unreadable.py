@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from redis_server import RedisServer
 from redis_sides import Events, answering, gateway, receive, submit, where, worker
+from structlog.testing import capture_logs
 from transport_jobs import MODEL, make_announcement, make_job, make_result
 
 from transport.messages import JobError, JobResult, encode_outcome
@@ -204,7 +205,8 @@ async def test_unreadable_part_of_a_long_answer_fails_its_job_at_once(
                 raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
         with pytest.raises(JobError, match="engine_failed"):
             await asyncio.wait_for(waiting, 2)
-        assert events.seen["unreadable_reply"] == 1
+        nobodys = place == 0 and b"j" not in entries[0]  # so nobody knows whose beginning it was
+        assert events.seen["unreadable_reply"] == 1 + nobodys
         await consumer.complete(second, make_result(second.job))
         await asyncio.wait_for(other, 2)
         await consumer.complete(first, make_result(first.job))
@@ -219,6 +221,59 @@ def test_part_that_is_missing_breaks_its_answer_and_no_other() -> None:
     whole = [assembly.add(flat(entry)) for entry in chunks("b")]
     assert [reply.job_id for reply in whole if reply] == ["b"]
     assert assembly.take_broken() == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "at_once"),
+    [
+        (lambda entries: entries.pop(1), True),
+        (lambda entries: entries.pop(0), True),
+        (lambda entries: entries.pop(-1), False),  # which only the next entry tells
+        (lambda entries: entries[-1].update({b"n": b"99"}), True),
+        (lambda entries: entries[0].update({b"n": b"99"}), True),
+        (lambda entries: entries[-1].update({b"i": b"2"}), True),
+    ],
+)
+async def test_answer_that_lacks_a_part_is_told_of_and_counted(
+    redis: RedisServer, damage: Any, at_once: bool
+) -> None:
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting, other = await submit(client), await submit(client)
+        first, second = await receive(consumer, 2)
+        entries = chunks(first.job.job_id)
+        damage(entries)
+        with redis.client() as raw, capture_logs() as logs:
+            for entry in entries:
+                raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
+            if not at_once:
+                await consumer.complete(second, make_result(second.job))
+            with pytest.raises(JobError, match="engine_failed"):
+                await asyncio.wait_for(waiting, 2)
+        assert [line["event"] for line in logs] == ["reply_incomplete"]
+        assert events.seen["unreadable_reply"] == 1
+        if at_once:
+            await consumer.complete(second, make_result(second.job))
+        await asyncio.wait_for(other, 2)
+        await consumer.complete(first, make_result(first.job))
+
+
+async def test_part_of_no_number_of_its_answer_is_told_of_even_as_the_first_of_all(
+    redis: RedisServer,
+) -> None:
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting = await submit(client)
+        (delivery,) = await receive(consumer)
+        frame = encode_outcome(delivery.job.job_id, JobError("invalid"))
+        head = ("j", delivery.job.job_id, "i", "1", "n", "1", "b", QUEUED, "d", frame)
+        client._mailbox._assembly.clear()  # as where Redis lost its memory
+        with redis.client() as raw:
+            raw.execute_command("XADD", reply_key(client.name), "*", *head)
+        with pytest.raises(JobError, match="engine_failed"):
+            await asyncio.wait_for(waiting, 2)
+        assert events.seen["unreadable_reply"] == 1
+        await consumer.complete(delivery, make_result(delivery.job))
 
 
 def test_end_of_an_answer_whose_beginning_was_read_before_breaks_nothing() -> None:

@@ -33,7 +33,6 @@ class Listener(NamedTuple):
     on_unreadable: Callable[[], None]
     on_broken: Callable[[str], None]  # a job whose answer came in part, and will not be whole
     on_loss: Callable[[], None]
-    on_return: Callable[[], None]  # Redis answers again, after it was away for too long
 
 
 class Mailbox:
@@ -88,15 +87,9 @@ class Mailbox:
         waits_s = self._connections.config.block_s
         return self._answered_s > since_s and self._read_s + waits_s > since_s
 
-    def _heard(self, *, read: bool) -> None:
-        """Of the reader, or of who keeps the stream alive."""
-        was_healthy, now_s = self.healthy, asyncio.get_running_loop().time()
-        if read:
-            self._read_s = now_s
-        else:
-            self._answered_s = now_s
-        if self.healthy and not was_healthy:
-            self._listener.on_return()
+    def written_within(self, age_s: float) -> bool:
+        """Whether Redis took what keeps the stream alive: it may answer, and take nothing."""
+        return asyncio.get_running_loop().time() - self._answered_s <= age_s
 
     async def _read_all(self) -> None:
         line, backoff = self._connections.blocking(), Backoff()
@@ -127,7 +120,7 @@ class Mailbox:
                 await self._connections.health.execute("DEL", self._stream)
                 await self._begin_anew()
                 return
-        self._heard(read=True)
+        self._read_s = asyncio.get_running_loop().time()
         if memory != self.memory:  # the stream has begun anew meanwhile, and is read from there
             return
         for _, entries in answers[1] or ():
@@ -136,14 +129,20 @@ class Mailbox:
                 self._take(fields)
 
     def _take(self, fields: list[bytes]) -> None:
+        failed = False
         try:
             reply = self._assembly.add(fields)
             if reply is not None:
                 self._listener.on_reply(reply)
         except Exception as error:  # one that is unreadable is no reason to lose the others
             get_logger().error("reply_unreadable", **place_of(error))
+            failed = True
+        broken = self._assembly.take_broken()
+        if broken and not failed:
+            get_logger().error("reply_incomplete", jobs=len(broken))
+        for _ in range(max(len(broken), failed)):
             self._listener.on_unreadable()
-        for job_id in self._assembly.take_broken():
+        for job_id in broken:
             self._listener.on_broken(job_id)
 
     async def _keep_alive(self) -> None:
@@ -154,7 +153,7 @@ class Mailbox:
                 known = await line.execute("EXPIRE", self._stream, self._config.ttl_s)
                 if not known or self._told_memory != self.memory:
                     await self._begin_anew()
-                self._heard(read=False)
+                self._answered_s = asyncio.get_running_loop().time()
             except (Unreachable, ResponseError):
                 pass
             except Exception as error:  # nobody would notice a loss any more
