@@ -10,13 +10,19 @@ from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from transport.redis.errors import UnsupportedRedis
 from transport.redis.events import OnEvent
 from transport.redis.line import Line, Server, Timeouts
-from transport.redis.url import TLS_SCHEMES, InvalidRedisUrl, RedisUrl, parse_redis_url
+from transport.redis.url import (
+    NO_OPTIONS,
+    TLS_SCHEMES,
+    InvalidRedisUrl,
+    RedisUrl,
+    parse_redis_url,
+)
 
-_NO_OPTIONS = "the URL of Redis has an option that is unknown, or of no such value"
 _BLOCKING_MARGIN_S = 3.0  # what a blocking read may take beyond its own wait
 
 
@@ -124,8 +130,8 @@ def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
         make = _sentinel_pool if url.by_sentinel else _server_pool
         pool, sentinel = make(config, url)
         pool.make_connection()  # which is when an option that it does not know is noticed
-    except (TypeError, ValueError):  # whose text may hold a piece of the password
-        raise UnsupportedRedis(_NO_OPTIONS) from None
+    except (AttributeError, RedisError, TypeError, ValueError):  # which may tell the password
+        raise UnsupportedRedis(NO_OPTIONS) from None
     return pool, sentinel
 
 
