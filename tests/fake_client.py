@@ -18,6 +18,7 @@ class FakeClient:
         self.tokenizers = {spec.tokenizer_sha256: TOKENIZER for spec in specs}
         self.error: Exception | None = None  # of whatever is asked
         self.asked_tokenizers = 0
+        self.doubts = False  # whether any worker lives, after an absence
 
     def set_live(self, model: str, workers: int) -> None:
         self.served[model] = self.served[model]._replace(live_workers=workers)
@@ -35,7 +36,7 @@ class FakeClient:
         return self.served
 
     def live_workers(self, model: str) -> int:
-        return self.served[model].live_workers if model in self.served else 0
+        return self.served[model].live_workers if model in self.served and not self.doubts else 0
 
     async def tokenizer(self, sha256: str) -> bytes:
         self.asked_tokenizers += 1

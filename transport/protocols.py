@@ -52,7 +52,7 @@ class JobClient(Protocol):
         ...
 
     async def models(self) -> Mapping[str, ServedModel]:
-        """Every announced model by its id."""
+        """Every announced model by its id, with the workers that jobs may be submitted for."""
         ...
 
     def live_workers(self, model: str) -> int:

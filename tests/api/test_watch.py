@@ -39,6 +39,15 @@ async def test_gauges_tell_workers_and_queues_of_each_model() -> None:
     assert watched.value("live_workers", model=EMBED.id) == 0
 
 
+async def test_gauge_tells_only_of_workers_that_surely_live() -> None:
+    """As readiness does: in doubt jobs wait, which no alert should take for a live worker."""
+    watched = Watched()
+    watched.client.doubts = True
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=EMBED.id) == 0
+    assert watched.watch.lacking("any") == "no model has a live worker"
+
+
 async def test_no_request_waits_for_a_tokenizer() -> None:
     watched = Watched()
     await watched.watch.refresh()

@@ -239,6 +239,17 @@ async def test_heartbeat_of_the_future_is_one_of_now(heard: Announcing) -> None:
     assert (heard.believed, heard.sure, heard.deserted) == (0, 0, True)
 
 
+async def test_worker_is_believed_though_another_changed_the_announcement(
+    heard: Announcing,
+) -> None:
+    heard.answers = False
+    await heard.live(20)
+    heard.answers, heard.spec, heard.digest = True, make_spec(max_tokens=7).to_json(), b"e"
+    await heard.live(1, b"w2")
+    assert heard.gateway.models()[MODEL].spec.max_tokens == 7
+    assert (heard.believed, heard.sure) == (2, 1)
+
+
 async def test_models_differ_in_who_serves_them(heard: Announcing) -> None:
     assert not heard.gateway.is_deserted("none")
     assert not heard.gateway.is_live("none")

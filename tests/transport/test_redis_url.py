@@ -41,6 +41,8 @@ def refusal(config: RedisConfig) -> str:
         ("redis:localhost", "not the URL"),
         ("redis://", "not the URL"),
         ("redis://:6379/0", "not the URL"),
+        ("redis://a,b/0", "not the URL"),
+        ("redis://a b/0", "not the URL"),
         ("redis+sentinel://a:1,/mymaster", "not the URL"),
         ("redis+sentinel://,a:1/mymaster", "not the URL"),
         ("redis+sentinel:///mymaster", "not the URL"),

@@ -1,6 +1,7 @@
 """What somebody else wrote into Redis costs itself alone, never those who read on."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from transport.redis.consumer import RedisJobConsumer
 from transport.redis.keys import MODELS, model_keys, reply_key
 from transport.redis.replies import CHUNK_BYTES, Assembly, cut
 
+WaitUntil = Callable[..., Awaitable[None]]
 HEARTBEATS = model_keys(MODEL).heartbeats
 QUEUED = b"1 0 0 0 0"
 UNREADABLE_SPECS = ["not json", "[]", "{}", '{"id": 1}', '{"calibration": 3}']
@@ -274,6 +276,51 @@ async def test_part_of_no_number_of_its_answer_is_told_of_even_as_the_first_of_a
             await asyncio.wait_for(waiting, 2)
         assert events.seen["unreadable_reply"] == 1
         await consumer.complete(delivery, make_result(delivery.job))
+
+
+def test_answer_that_is_broken_a_second_time_is_told_of_again() -> None:
+    assembly = Assembly()
+    for _ in range(2):
+        for entry in (chunks("a")[0], *chunks("a")[2:]):
+            assembly.add(flat(entry))
+        assert assembly.take_broken() == ["a"]
+
+
+async def test_answer_of_which_redis_lost_the_rest_is_not_broken(
+    redis: RedisServer, wait_until: WaitUntil
+) -> None:
+    """Its job is submitted again."""
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting = await submit(client)
+        (delivery,) = await receive(consumer)
+        with redis.client() as raw:
+            for entry in chunks(delivery.job.job_id)[:2]:
+                raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
+        await wait_until(lambda: len(client._mailbox._assembly._parts) == 2)
+        redis.call("FLUSHALL")
+        async with answering(consumer), asyncio.timeout(5):
+            await waiting
+        assert events.seen["unreadable_reply"] == 0
+
+
+def test_answers_are_not_mixed() -> None:
+    assembly = Assembly()
+    assembly.add(flat(chunks("a")[0]))
+    assert assembly.add(flat(chunks("b")[1])) is None
+    assert assembly.take_broken() == ["a", "b"]
+    assert not any(assembly.add(flat(entry)) for entry in (*chunks("a")[1:], *chunks("b")[2:]))
+
+
+def test_beginning_of_another_answer_ends_the_one_before() -> None:
+    assembly = Assembly()
+    for entry in chunks("a")[:2]:
+        assembly.add(flat(entry))
+    whole = [assembly.add(flat(entry)) for entry in chunks("b")]
+    assert [reply.job_id for reply in whole if reply] == ["b"]
+    assert whole[-1] is not None
+    assert whole[-1].frame == b"".join(entry[b"d"] for entry in chunks("b"))
+    assert assembly.take_broken() == ["a"]
 
 
 def test_end_of_an_answer_whose_beginning_was_read_before_breaks_nothing() -> None:

@@ -130,13 +130,11 @@ class Announced:
         return known is not None and bool(self._believed(known))
 
     def live_workers(self, model: str) -> int:
-        """How many surely are: none, while Redis is away or was not heard since."""
+        """How many surely are: in doubt only those that were heard since."""
         known, now_s = self._models.get(model), asyncio.get_running_loop().time()
-        if known is None or now_s - self._well_s > self._hearing.away_s:
-            return 0
         return sum(
             heartbeat.until_s > now_s and heartbeat.heard_s >= self._sure_s
-            for heartbeat in known.heartbeats.values()
+            for heartbeat in (known.heartbeats.values() if known else ())
         )
 
     def is_deserted(self, model: str) -> bool:
@@ -146,7 +144,7 @@ class Announced:
         asked after a refresh.
         """
         known = self._models.get(model)
-        if known is None or self._believed(known):
+        if known is None:
             return False
         return self._heard_s - max(known.served_s, self._listens_s) >= DEAD_AFTER_MS / 1000
 
