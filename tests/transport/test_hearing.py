@@ -134,6 +134,15 @@ async def test_absence_of_redis_counts_as_nobodys_silence(heard: Announcing, wha
     assert (heard.believed, heard.sure, heard.deserted) == (1, 1, False)
 
 
+async def test_redis_that_answers_now_and_then_is_no_word_of_its_workers(
+    heard: Announcing,
+) -> None:
+    for _ in range(10):
+        heard.answers = not heard.answers
+        await heard.live(1)
+        assert (heard.believed, heard.deserted) == (1, False)
+
+
 @pytest.mark.parametrize("what", ["answers", "takes_heartbeats"])
 async def test_silence_counts_again_after_an_absence(heard: Announcing, what: str) -> None:
     setattr(heard, what, False)

@@ -243,8 +243,8 @@ class RedisJobClient:
                 get_logger().warning("model_deserted", model=model, failed_jobs=jobs)
 
     def _takes_heartbeats(self) -> bool:
-        """As it takes what keeps our stream alive. Before the start nothing was missed."""
-        return self._discovering is None or self._mailbox.written_within(self._deaf_s)
+        """As it takes what keeps our stream alive."""
+        return self._mailbox.written_within(self._deaf_s)
 
     def _send_all(self) -> None:
         """All that is outstanding, anew. What is on its way looks for itself whether it is lost."""
