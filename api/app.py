@@ -32,5 +32,6 @@ def create_app(service: Service, authenticator: Authenticator, version: str) -> 
         authenticator=authenticator,
         metrics=service.metrics,
         seen=service.usage.seen,
+        look=service.quotas.look,
     )
     return app

@@ -10,8 +10,9 @@ from starlette.types import ASGIApp
 from api.access import authenticate
 from api.context import RequestContext
 from api.errors import INTERNAL_MESSAGE, ApiError
-from api.rate_headers import rate_headers
+from api.rate_headers import is_rate_header, rate_headers
 from auth.authenticator import Authenticator
+from auth.limits.quota import UNLIMITED, Allowance
 from auth.principal import Principal
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
@@ -31,11 +32,16 @@ class RequestMiddleware:
         authenticator: Authenticator,
         metrics: Metrics,
         seen: Callable[[Principal], None],
+        look: Callable[[Principal], Awaitable[Allowance]],
     ) -> None:
-        """`seen` hears of each caller whose key was accepted, whatever comes of the request."""
+        """`seen` hears of each caller whose key was accepted, whatever comes of the request.
+
+        `look` tells what is left to a caller whose request asked no limit, as `Quotas.look` does.
+        """
         self._app = app
         self._authenticator = authenticator
         self._seen = seen
+        self._look = look
         self._metrics = metrics
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -45,7 +51,7 @@ class RequestMiddleware:
         context = RequestContext(new_id("req_"))
         scope.setdefault("state", {})["context"] = context
         scope["path"] = scope["path"].rstrip("/") or "/"
-        answer = _Answer(send, context)
+        answer = _Answer(send, context, self._look)
         try:
             await self._handle(scope, receive, answer)
         finally:
@@ -106,8 +112,14 @@ class RequestMiddleware:
 class _Answer:
     """Writes the context's headers onto the answer as it starts, and remembers its status."""
 
-    def __init__(self, send: Send, context: RequestContext) -> None:
+    def __init__(
+        self,
+        send: Send,
+        context: RequestContext,
+        look: Callable[[Principal], Awaitable[Allowance]],
+    ) -> None:
         self._send = send
+        self._look = look
         self.context = context
         self.status = 499  # the client left before an answer began
         self.started = False
@@ -125,11 +137,16 @@ class _Answer:
                     f"{stage};dur={seconds * 1000:.3f}"
                     for stage, seconds in self.context.stages.items()
                 )
-            allowance = self.context.allowance
-            rates = rate_headers(allowance.requests, allowance.tokens)
-            for name, value in (self.context.headers | rates).items():
+            for name, value in (self.context.headers | await self._rates()).items():
                 headers[name] = value
         await self._send(message)
+
+    async def _rates(self) -> dict[str, str]:
+        """The request's own, else by a look; where it was refused its headers have them."""
+        context, allowance = self.context, self.context.allowance
+        if allowance is UNLIMITED and not any(map(is_rate_header, context.headers)):
+            allowance = await self._look(context.principal)
+        return rate_headers(allowance.requests, allowance.tokens)
 
 
 def error_response(error: ApiError) -> Response:

@@ -9,6 +9,8 @@ from api.admin.errors import ANSWERED, answer_refusal
 from api.error_answers import answer_errors
 from api.middleware import RequestMiddleware
 from auth.authenticator import Authenticator
+from auth.limits.quota import UNLIMITED, Allowance
+from auth.principal import Principal
 from observability.metrics import Metrics
 
 
@@ -33,6 +35,15 @@ def create_admin_app(
     for refusal in ANSWERED:
         app.add_exception_handler(refusal, answer_refusal)
     app.add_middleware(
-        RequestMiddleware, authenticator=authenticator, metrics=metrics, seen=administration.seen
+        RequestMiddleware,
+        authenticator=authenticator,
+        metrics=metrics,
+        seen=administration.seen,
+        look=_unlimited,
     )
     return app
+
+
+async def _unlimited(_: Principal) -> Allowance:
+    """Nothing that is asked of this port counts towards limits."""
+    return UNLIMITED

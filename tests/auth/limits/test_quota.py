@@ -105,6 +105,25 @@ async def test_begin_and_charge_are_one_call_each(quotas: Quotas, store: Watched
     assert len(store.given_back) == 1
 
 
+async def test_look_tells_what_is_left_and_counts_nothing(quotas: Quotas, store: Watched) -> None:
+    spent = Holder("project", "p", Limits(rpm=1, tpm=300, max_concurrency=1, daily_tokens=1))
+    running = await quotas.begin(caller(KEY, spent), "r", 60.0)
+    await running.charge(1)
+    for _ in range(3):  # refused of the rate, the slots and the budget alike
+        seen = await quotas.look(caller(KEY, spent))
+        assert seen.requests == BucketStanding(limit=1, remaining=0, reset_s=60.0)
+        assert seen.tokens == BucketStanding(limit=300, remaining=299, reset_s=0.2)
+    assert len(store.asked) == 2 + 3
+
+
+async def test_look_at_no_rates_asks_the_store_nothing(quotas: Quotas, store: Watched) -> None:
+    slots = Holder("key", "k", Limits(max_concurrency=1, daily_tokens=1))
+    for principal in (ANONYMOUS, caller(slots)):
+        seen = await quotas.look(principal)
+        assert (seen.requests, seen.tokens) == (None, None)
+    assert not store.asked
+
+
 async def test_requests_a_minute(quotas: Quotas) -> None:
     slow = Holder("key", "k", Limits(rpm=2))
     for i in range(2):
