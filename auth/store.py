@@ -97,7 +97,7 @@ class KeyStore:
         """
         self._must_exist(kid)
         if not 0 <= grace_s <= LATEST:
-            raise KeyRefused("grace: 0 s or more")
+            raise KeyRefused("0 s or more", "grace_s")
         async with self._database.write() as connection:
             revision = await raise_revision(connection)
             old = await read_key(connection, kid)

@@ -9,7 +9,7 @@ from api.admin.query import refuse_unknown
 from api.errors import ApiError
 from api.fields import RequestFields, parse_fields
 from auth.key import DEFAULT_ENV
-from auth.record import DEFAULT_SCOPES, Limits, NewKey
+from auth.record import DEFAULT_SCOPES, LATEST, Limits, NewKey
 
 DEFAULT_GRACE_S = 86_400.0
 
@@ -87,8 +87,8 @@ def _expiry(given: _KeyFields, now: float) -> int | None:
         if given.expires_at is not None:
             message = "Give 'expires_at' or 'expires_in_s', not both."
             raise ApiError("invalid_value", message, "expires_in_s")
-        if not 0 < given.expires_in_s < float("inf"):
-            message = "Invalid value for 'expires_in_s': above zero."
+        if not 0 < given.expires_in_s <= LATEST - now:
+            message = "Invalid value for 'expires_in_s': above zero, and before the year 10000."
             raise ApiError("invalid_value", message, "expires_in_s")
         return int(now + given.expires_in_s)
     if given.expires_at is not None and given.expires_at <= now:

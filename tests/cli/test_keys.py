@@ -131,7 +131,7 @@ def test_every_setting_of_a_key_can_be_given(keys: Keys) -> None:
         (("--burst-s", "long"), 2, "seconds, or none"),
         (("--burst-s", "nan"), 1, "burst_s"),
         (("--expires", "soon"), 2, "span of time"),
-        (("--expires", "99999999w"), 1, "expiry"),
+        (("--expires", "99999999w"), 1, "expires"),
     ],
 )
 def test_what_no_key_can_have_is_refused(

@@ -149,34 +149,38 @@ async def test_key_that_is_not_there_is_404(admin: AdminSide, method: str, path:
     [
         ({"name": None}, "name"),
         ({"name": 1}, "name"),
-        ({"name": " "}, None),
-        ({"scopes": []}, None),
+        ({"name": " "}, "name"),
+        ({"scopes": []}, "scopes"),
         ({"scopes": ["root"]}, "scopes[0]"),
         ({"scopes": "embed"}, "scopes"),
         ({"models": [1]}, "models[0]"),
+        ({"models": []}, "models"),
+        ({"owner": " "}, "owner"),
+        ({"project": "a\n"}, "project"),
         ({"lane": "fast"}, "lane"),
-        ({"env": "LIVE"}, None),
-        ({"limits": {"rpm": 0}}, None),
-        ({"limits": {"rpm": -1}}, None),
-        ({"limits": {"rpm": 2**31}}, None),
+        ({"env": "LIVE"}, "env"),
+        ({"limits": {"rpm": 0}}, "rpm"),
+        ({"limits": {"rpm": -1}}, "rpm"),
+        ({"limits": {"rpm": 2**31}}, "rpm"),
         ({"limits": {"rpm": True}}, "rpm"),
         ({"limits": {"rpm": 1.5}}, "rpm"),
         ({"limits": {"rpmm": 1}}, "rpmm"),
         ({"limits": 1}, "limits"),
         ({"expires_at": 1}, "expires_at"),
-        ({"expires_at": 2**60}, None),
+        ({"expires_at": 2**60}, "expires_at"),
         ({"expires_in_s": -1}, "expires_in_s"),
-        ({"expires_in_s": 1e300}, None),
+        ({"expires_in_s": 1e300}, "expires_in_s"),
         ({"expires_in_s": 1, "expires_at": 4_000_000_000}, "expires_in_s"),
         ({"rpm": 1}, "rpm"),
     ],
 )
 async def test_key_that_cannot_be_is_a_400_and_not_made(
-    admin: AdminSide, body: dict[str, Any], param: str | None
+    admin: AdminSide, body: dict[str, Any], param: str
 ) -> None:
     response = await admin.client.post("/v1/admin/keys", json={"name": "a"} | body)
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, param), error
+    assert param in error["message"]  # in its own spelling
     assert error["type"] == "invalid_request_error"
     assert await admin.keys.count() == 1
     assert admin.changes == 0
