@@ -43,7 +43,10 @@ class ModelWatch:
             configured = name in self._catalog.overrides
             get_logger().info("model_known", model=name, configured=configured)
         for name in self.live_workers.keys() - served.keys():
-            self._metrics.live_workers.labels(name).set(0)
+            self._metrics.live_workers.remove(name)  # 0 would be an alert for ever
+            for lane in ("online", "bulk"):
+                self._metrics.queue_tokens.remove(name, lane)
+                self._metrics.queue_depth.remove(name, lane)
         for name, model in served.items():
             self._compare(model.spec, bool(self.live_workers.get(name) and model.live_workers))
         self.live_workers = {name: model.live_workers for name, model in served.items()}

@@ -34,9 +34,23 @@ async def test_gauges_tell_workers_and_queues_of_each_model() -> None:
     assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
     assert watched.value("queue_tokens", model=EMBED.id, lane="bulk") == 5
     assert watched.value("queue_depth", model=EMBED.id, lane="bulk") == 1
-    del watched.client.served[EMBED.id]
+
+
+async def test_forgotten_model_has_no_gauges_until_it_is_known_again() -> None:
+    watched = Watched()
     await watched.watch.refresh()
-    assert watched.value("live_workers", model=EMBED.id) == 0
+    forgotten = watched.client.served.pop(EMBED.id)
+    for _ in range(2):
+        await watched.watch.refresh()
+        assert watched.value("live_workers", model=EMBED.id) is None  # 0 is an alert
+        for lane in ("online", "bulk"):
+            assert watched.value("queue_tokens", model=EMBED.id, lane=lane) is None
+            assert watched.value("queue_depth", model=EMBED.id, lane=lane) is None
+        assert watched.value("live_workers", model=SCORE.id) == 1
+    watched.client.served[EMBED.id] = forgotten
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=EMBED.id) == 1
+    assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
 
 
 async def test_gauge_tells_only_of_workers_that_surely_live() -> None:
