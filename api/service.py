@@ -11,7 +11,7 @@ from api.catalog import NamedModel, UnknownModel
 from api.context import RequestContext, context_of
 from api.deadline import asked_lane, timeout_s
 from api.disconnect import run_while_connected
-from api.errors import ApiError, from_job, from_limit, unknown_model
+from api.errors import ApiError, forbidden_model, from_job, from_limit, unknown_model
 from api.gateway import Gateway
 from api.rate_headers import rate_headers
 from api.request_body import BodyLimits, read_object
@@ -107,12 +107,13 @@ class Service:
             named = await self.gateway.catalog.find(name)
         except UnknownModel:
             raise unknown_model(name) from None
-        self.use(named.spec, context)
+        self.use(named.spec, name, context)
         return named
 
-    def use(self, spec: ModelSpec, context: RequestContext) -> ModelSpec:
+    def use(self, spec: ModelSpec, name: str | None, context: RequestContext) -> ModelSpec:
+        """`name` is what the caller asked for; None: no model. Raises ApiError."""
         if not may_use(context.principal, spec):
-            raise ApiError("model_forbidden", unknown_model(spec.id).message, param="model")
+            raise forbidden_model(name)
         context.model = spec.id
         context.headers["x-florilege-dtype"] = spec.dtype
         return spec
