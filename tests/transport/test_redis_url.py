@@ -55,6 +55,7 @@ def refusal(config: RedisConfig) -> str:
         ("redis://:a@localhost/?password=b", "given twice"),
         ("redis://localhost/?db", "an option that is unknown"),
         ("redis://localhost/?db=", "an option that is unknown"),
+        ("redis://localhost/?password=", "an option that is unknown"),
         ("redis://localhost/99999999999999999999", "number of a database"),
         ("rediss://localhost/0?ssl_cert_reqs=x", "of no such value"),
         ("redis://localhost/0?ssl_cert_reqs=none", "an option that is unknown"),
