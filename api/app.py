@@ -1,14 +1,11 @@
-"""The public app: routes, error handlers, and the middleware around them."""
+"""The public app: its routes, and the middleware around them."""
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from fastapi import FastAPI
 
-from api.context import context_of
-from api.errors import ApiError
-from api.middleware import RequestMiddleware, error_response
+from api.access import check_routes
+from api.callers import Callers
+from api.error_answers import answer_errors
+from api.middleware import RequestMiddleware
 from api.routes import embeddings, health, models, rerank
 from api.service import Service
 from auth.authenticator import Authenticator
@@ -18,7 +15,10 @@ from observability.tracing import UNTRACED, Tracing
 def create_app(
     service: Service, authenticator: Authenticator, version: str, tracing: Tracing = UNTRACED
 ) -> FastAPI:
-    """Closed by default: a request without a valid key reaches no route that is not listed open."""
+    """Closed by default: a request without a valid key reaches no route that is not listed open.
+
+    Raises `UnguardedRoute` for a route of which `api.access` does not say who may call it.
+    """
     app = FastAPI(
         title="Florilege",
         version=version,
@@ -31,50 +31,8 @@ def create_app(
     app.state.service = service
     for route in (embeddings, rerank, models, health):
         app.include_router(route.router)
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(ClientDisconnect, _client_left)
-    app.add_middleware(
-        RequestMiddleware,
-        authenticator=authenticator,
-        metrics=service.metrics,
-        tracing=tracing,
-    )
+    check_routes(app.routes)
+    answer_errors(app)
+    callers = Callers(authenticator, service.usage.seen, service.quotas.look)
+    app.add_middleware(RequestMiddleware, callers=callers, metrics=service.metrics, tracing=tracing)
     return app
-
-
-def _api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)  # noqa: S101  registered for this class
-    context_of(request).error_type = error.row.type
-    return error_response(error)
-
-
-def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette raises these for URLs and methods alone."""
-    assert isinstance(error, HTTPException)  # noqa: S101  registered for this class
-    method, path = request.method, request.url.path[:200]
-    if error.status_code == 405:
-        message = (
-            f"Not allowed to {method} on {path}. "
-            "(HINT: Perhaps you meant to use a different HTTP method?)"
-        )
-        context_of(request).headers |= dict(error.headers or {})  # Allow
-        return _api_error(request, ApiError("wrong_method", message))
-    message = f"Invalid URL ({method} {path})"
-    return _api_error(request, ApiError("unknown_url", message + _hint(path)))
-
-
-def _hint(path: str) -> str:
-    """The URL that was probably meant: base URLs are easily given with a part too many."""
-    last = path.rsplit("/", 1)[-1]
-    known = ("embeddings", "rerank", "score", "models")
-    return f". Did you mean /v1/{last}?" if last in known else ""
-
-
-def _validation_error(request: Request, _: Exception) -> Response:
-    return _api_error(request, ApiError("invalid_value", "The request is not valid."))
-
-
-def _client_left(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=499)  # for the metrics: nobody reads it

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from auth.limits.quota import UNLIMITED, Allowance
 from auth.principal import ANONYMOUS, Principal
 from observability.metrics import NO_MODEL
 from observability.tracing import UNTRACED, RequestTrace
@@ -19,6 +20,7 @@ class RequestContext:
     started_s: float = field(default_factory=time.perf_counter)
     principal: Principal = ANONYMOUS
     trace: RequestTrace = UNTRACED
+    allowance: Allowance = UNLIMITED  # of this request
     model: str = NO_MODEL  # the resolved id, never what the client sent
     lane: Lane | None = None  # None: not asked for, the size of the request decides
     input_type: str | None = None  # of the header

@@ -76,6 +76,7 @@ class Gateway:
 
         Raises:
             InputError: from `encode`. ApiError: too many tokens. SequenceFailed: one sequence did.
+            LimitExceeded: more tokens than the caller may have.
             JobError: no live worker, refused by admission, or the jobs failed.
         """
         self._check_characters(context)
@@ -83,6 +84,7 @@ class Gateway:
         with self._metrics.inflight.labels(spec.id).track_inprogress():
             entry = await self.catalog.entry(spec)
             tokenized = await self._tokenize(entry, encode, context)
+            await context.allowance.charge(context.tokens)
             lane = context.lane or self._lane_of(context.tokens)
             await self._admit(spec, lane, context)
             size = ShardSize(spec.shard_tokens, self.config.max_shard_sequences)

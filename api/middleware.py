@@ -9,9 +9,12 @@ from starlette.types import ASGIApp
 
 from api.access import OPEN_PATHS, authenticate
 from api.access_log import AccessLog
+from api.callers import Callers
 from api.context import RequestContext
 from api.errors import INTERNAL_MESSAGE, ApiError
-from auth.authenticator import Authenticator
+from api.rate_headers import is_rate_header, rate_headers
+from auth.limits.quota import UNLIMITED, Allowance
+from auth.principal import Principal
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
 from observability.request_id import new_id
@@ -26,14 +29,10 @@ class RequestMiddleware:
     """Outermost, in pure ASGI: a wrapping response class would hide disconnects."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        authenticator: Authenticator,
-        metrics: Metrics,
-        tracing: Tracing = UNTRACED,
+        self, app: ASGIApp, callers: Callers, metrics: Metrics, tracing: Tracing = UNTRACED
     ) -> None:
         self._app = app
-        self._authenticator = authenticator
+        self._callers = callers
         self._log = AccessLog(metrics)
         self._tracing = tracing
 
@@ -49,7 +48,7 @@ class RequestMiddleware:
             context.trace = self._tracing.begin_request(
                 headers.get("traceparent"), headers.get("tracestate")
             )
-        answer = _Answer(send, context)
+        answer = _Answer(send, context, self._callers.look)
         try:
             await self._handle(scope, receive, answer)
         finally:
@@ -59,12 +58,13 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         context = answer.context
         try:
-            context.principal = authenticate(self._authenticator, scope["path"], headers)
+            context.principal = authenticate(self._callers.authenticator, scope["path"], headers)
         except ApiError as error:
             context.error_type = error.row.type
             response = error_response(error)
             await response(scope, receive, answer.send)
             return
+        self._callers.seen(context.principal)
         context.stages["auth"] = context.elapsed_s()
         try:
             await self._app(scope, receive, answer.send)
@@ -79,8 +79,14 @@ class RequestMiddleware:
 class _Answer:
     """Writes the context's headers onto the answer as it starts, and remembers its status."""
 
-    def __init__(self, send: Send, context: RequestContext) -> None:
+    def __init__(
+        self,
+        send: Send,
+        context: RequestContext,
+        look: Callable[[Principal], Awaitable[Allowance]],
+    ) -> None:
         self._send = send
+        self._look = look
         self.context = context
         self.status = 499  # the client left before an answer began
         self.started = False
@@ -98,9 +104,16 @@ class _Answer:
                     f"{stage};dur={seconds * 1000:.3f}"
                     for stage, seconds in self.context.stages.items()
                 )
-            for name, value in self.context.headers.items():
+            for name, value in (self.context.headers | await self._rates()).items():
                 headers[name] = value
         await self._send(message)
+
+    async def _rates(self) -> dict[str, str]:
+        """The request's own, else by a look; where it was refused its headers have them."""
+        context, allowance = self.context, self.context.allowance
+        if allowance is UNLIMITED and not any(map(is_rate_header, context.headers)):
+            allowance = await self._look(context.principal)
+        return rate_headers(allowance.requests, allowance.tokens)
 
 
 def error_response(error: ApiError) -> Response:

@@ -49,12 +49,18 @@ class ModelWatch:
             configured = name in self._catalog.overrides
             get_logger().info("model_known", model=name, configured=configured)
         for name in self.live_workers.keys() - served.keys():
-            self._metrics.live_workers.labels(name).set(0)
+            self._metrics.live_workers.remove(name)  # 0 would be an alert for ever
+            self._metrics.capacity.remove(name)
+            for lane in ("online", "bulk"):
+                self._metrics.queue_tokens.remove(name, lane)
+                self._metrics.queue_depth.remove(name, lane)
+                self._metrics.queue_oldest_age.remove(name, lane)
+                self._metrics.estimated_wait.remove(name, lane)
         for name, model in served.items():
             self._compare(model.spec, bool(self.live_workers.get(name) and model.live_workers))
         self.live_workers = {name: model.live_workers for name, model in served.items()}
         for name, model in served.items():
-            self._metrics.live_workers.labels(name).set(model.live_workers)
+            self._metrics.live_workers.labels(name).set(self._client.live_workers(name))
             await self._observe_queue(name)
             with contextlib.suppress(JobError):  # nobody can tell: what was last known stands
                 for lane, age_s in (await self._client.oldest_s(name)).items():
@@ -63,8 +69,8 @@ class ModelWatch:
                 await self._catalog.entry(model.spec)  # so that no request waits for its tokenizer
 
     def lacking(self, ready_when: ReadyWhen) -> str | None:
-        """Why requests should go elsewhere, if anything is lacking."""
-        live = [name for name, count in self.live_workers.items() if count]
+        """Why requests should go elsewhere, if anything is lacking now."""
+        live = [name for name in self.live_workers if self._client.live_workers(name)]
         if ready_when == "redis" or (live and ready_when == "any"):
             return None
         if not live:

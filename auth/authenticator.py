@@ -30,6 +30,7 @@ class Authenticator:
         self._now = now
         self._snapshot = EMPTY
         self._peppers = _DUMMY_PEPPERS
+        self._principals: dict[str, Principal] = {}  # of the snapshot, by key id
         self._is_open = True
 
     @property
@@ -43,6 +44,7 @@ class Authenticator:
     def replace(self, snapshot: Snapshot, peppers: Peppers | None) -> None:
         """Answer from this snapshot from now on. Without peppers every key is refused."""
         self._snapshot = snapshot
+        self._principals = {}
         self._peppers = peppers or _DUMMY_PEPPERS
         self._is_open = self._is_open and not snapshot.keys
 
@@ -64,7 +66,14 @@ class Authenticator:
         # Asked at every request, so that neither an expiry nor a revocation waits for anything.
         if record is None or not matches or not record.active(self._now()):
             raise InvalidKey("the API key is not valid")
-        return Principal.of(record)
+        return self._principal(record)
+
+    def _principal(self, record: KeyRecord) -> Principal:
+        known = self._principals.get(record.kid)
+        if known is None:
+            known = Principal.of(record, self._snapshot.projects)
+            self._principals[record.kid] = known
+        return known
 
     def _look_up(self, presented: str) -> tuple[KeyRecord | None, str]:
         """The row of a key, and the key; a dummy of the usual length for text that is none."""

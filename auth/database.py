@@ -1,8 +1,8 @@
-"""The connection to the database: what SQLite needs is here, and nowhere else."""
+"""The connection to the database, and what SQLite and PostgreSQL need of it."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +19,8 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from auth.errors import StoreUnavailable
 
 BUSY_TIMEOUT_S = 10.0  # a writer waits this long for another before it fails
+_CONNECT_S = 5.0  # of PostgreSQL
+_POSTGRESQL = {"postgresql", "postgres", "postgresql+asyncpg"}  # the ways to name it
 _BEGIN = "florilege_begin"  # execution option: how SQLite begins the transaction
 
 # isolation_level None: the driver's own transactions start too late to cover reads and CREATE
@@ -43,7 +45,7 @@ class Database:
             parsed = make_url(url)
             self._file = _sqlite_file(parsed)
             if self._file is None:
-                self._engine = create_async_engine(parsed)
+                self._engine = _postgresql_engine(parsed)
             else:
                 self._engine = _sqlite_engine(self._file)
         except (ArgumentError, ValueError):
@@ -120,12 +122,40 @@ def _fill(file: Path, fill: Callable[[Connection], None]) -> None:
 @asynccontextmanager
 async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     try:
-        async with engine.begin() as connection:
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(engine.begin())
+            except TypeError as error:  # of the driver, which the URL's options are arguments of
+                raise StoreUnavailable(f"the database URL cannot be used: {error}") from None
             yield connection
     except (DBAPIError, PoolTimeout, OSError) as error:
-        # The driver's own words alone: SQLAlchemy adds the statement and its parameters.
-        cause = getattr(error, "orig", None) or error
-        raise StoreUnavailable(f"the database failed: {cause}") from error
+        raise StoreUnavailable(f"the database failed: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """The driver's own words alone: SQLAlchemy adds the statement and its parameters, and
+    PostgreSQL, from its second line on, the values of a row."""
+    cause = getattr(error, "orig", None) or error
+    return next(iter(str(cause).splitlines()), type(cause).__name__)
+
+
+def _postgresql_engine(url: URL) -> AsyncEngine:
+    if url.drivername not in _POSTGRESQL:
+        raise StoreUnavailable("keys are kept in SQLite or PostgreSQL")
+    query = dict(url.query)
+    if "sslmode" in query:  # as everybody else calls it
+        query["ssl"] = query.pop("sslmode")
+    return create_async_engine(
+        url.set(drivername="postgresql+asyncpg", query=query),
+        pool_pre_ping=True,  # the server may have been restarted since
+        pool_size=2,
+        pool_timeout=BUSY_TIMEOUT_S,
+        connect_args={
+            "timeout": _CONNECT_S,
+            "command_timeout": BUSY_TIMEOUT_S,
+            "server_settings": {"application_name": "florilege"},
+        },
+    )
 
 
 def _sqlite_engine(file: Path) -> AsyncEngine:

@@ -21,8 +21,18 @@ class UnknownKey(AuthError):
     """No row has this key id."""
 
 
+class UnknownProject(AuthError):
+    """No row has this name of a project."""
+
+
 class KeyRefused(AuthError):
-    """The key asked for cannot be made: a field of `NewKey` is outside its range."""
+    """What is asked of a key cannot be: a field outside its range, a dead key to be rotated."""
+
+    def __init__(self, reason: str, field: str | None = None) -> None:
+        """`field` is the one at fault, as `NewKey`, `Limits` or the call names it, if one is."""
+        super().__init__(reason if field is None else f"{field}: {reason}")
+        self.reason = reason
+        self.field = field
 
 
 class PepperMissing(AuthError):

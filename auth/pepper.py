@@ -56,6 +56,15 @@ class Peppers:
     def __repr__(self) -> str:
         return f"Peppers(versions={sorted(self._secrets)})"
 
+    def matching(self, fingerprints: Mapping[int, bytes]) -> "Peppers | None":
+        """Those of which these are the fingerprints; None where that is none."""
+        matching = {
+            version: secret
+            for version, secret in self._secrets.items()
+            if self.fingerprint(version) == fingerprints.get(version)
+        }
+        return Peppers(matching) if matching else None
+
     def digest(self, key: str, version: int) -> bytes:
         """HMAC-SHA256 of the key: 32 bytes.
 

@@ -1,8 +1,10 @@
 """Who is calling, and what they may do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from auth.record import DEFAULT_SCOPES, KeyRecord, Lane
+from auth.holder import Holder
+from auth.record import DEFAULT_SCOPES, KeyRecord, Lane, Limits
 
 
 @dataclass(frozen=True)
@@ -13,11 +15,25 @@ class Principal:
     name: str
     scopes: frozenset[str]
     models: frozenset[str] | None = None  # None: all
-    lane: Lane | None = None  # None: what the request asks for
+    lane: Lane | None = None  # of requests that name none; None: by size
+    project: str | None = None
+    holders: tuple[Holder, ...] = ()  # the key and its project, where anything limits them
 
     @classmethod
-    def of(cls, record: KeyRecord) -> "Principal":
-        return cls(record.kid, record.name, record.scopes, record.models, record.lane)
+    def of(cls, record: KeyRecord, projects: Mapping[str, Limits]) -> "Principal":
+        """`projects`: the limits of each by name."""
+        holders = [Holder("key", record.kid, record.limits)]
+        if record.project is not None and record.project in projects:
+            holders.append(Holder("project", record.project, projects[record.project]))
+        return cls(
+            kid=record.kid,
+            name=record.name,
+            scopes=record.scopes,
+            models=record.models,
+            lane=record.lane,
+            project=record.project,
+            holders=tuple(holder for holder in holders if holder.limits.any_set),
+        )
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes

@@ -1,6 +1,7 @@
 """A key as the store keeps it."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from auth.errors import KeyRefused
@@ -11,6 +12,16 @@ Lane = Literal["online", "bulk"]
 LANES: frozenset[str] = frozenset({"online", "bulk"})
 SCOPES = frozenset({"embed", "rerank", "admin"})
 DEFAULT_SCOPES = frozenset({"embed", "rerank"})
+MAX_TEXT = 256  # characters of a name
+LATEST = 253_402_300_799  # the last second of the year 9999
+_MOST = {  # more than any server does, and less than where a database or a double ends
+    "rpm": 10**9,
+    "tpm": 10**15,
+    "max_concurrency": 10**6,
+    "burst_s": 86_400,
+    "daily_tokens": 10**15,
+    "monthly_tokens": 10**15,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +35,35 @@ class Limits:
     daily_tokens: int | None = None
     monthly_tokens: int | None = None
 
+    @property
+    def any_set(self) -> bool:
+        """Whether anything is limited; a burst alone limits nothing."""
+        return any(
+            getattr(self, limit.name) is not None
+            for limit in fields(self)
+            if limit.name != "burst_s"
+        )
+
+    def changed(self, changes: Mapping[str, int | float | None]) -> "Limits":
+        """With these fields in place of its own; None lifts a limit. Raises `KeyRefused`."""
+        unknown = changes.keys() - {limit.name for limit in fields(self)}
+        if unknown:
+            raise KeyRefused(f"no such limit: {', '.join(sorted(unknown))}")
+        limits: Limits = replace(self, **changes)  # type: ignore[arg-type]  # checked next
+        limits.check()
+        return limits
+
+    def check(self) -> None:
+        """Raises `KeyRefused` for a limit outside its range."""
+        for limit in fields(self):
+            value, most = getattr(self, limit.name), _MOST[limit.name]
+            if value is None:
+                continue
+            if limit.name != "burst_s" and not isinstance(value, int):
+                raise KeyRefused("a whole number", limit.name)
+            if not 0 < value <= most:  # nor is NaN
+                raise KeyRefused(f"above zero and up to {most}, or no limit", limit.name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewKey:
@@ -35,24 +75,26 @@ class NewKey:
     env: str = DEFAULT_ENV
     scopes: frozenset[str] = DEFAULT_SCOPES
     models: frozenset[str] | None = None  # ids it may use; None: all
-    lane: Lane | None = None  # the lane of all its requests; None: what each asks for
+    lane: Lane | None = None  # of its requests that name none; None: by size
     limits: Limits = Limits()
     expires_at: int | None = None
 
     def check(self) -> None:
         """Raises `KeyRefused` for a field outside its range; `env` is `generate_key`'s to check."""
-        if not self.name.strip() or not self.name.isprintable():
-            raise KeyRefused("a key needs a name, of printable characters")
+        if not _is_text(self.name):
+            raise KeyRefused("printable characters", "name")
+        for what, text in (("owner", self.owner), ("project", self.project)):
+            if text is not None and not _is_text(text):
+                raise KeyRefused("printable characters, or none given", what)
         if not self.scopes or not self.scopes <= SCOPES:
-            raise KeyRefused(f"scopes: one or more of {', '.join(sorted(SCOPES))}")
-        if self.models is not None and not self.models:
-            raise KeyRefused("models: at least one, or none given for all")
+            raise KeyRefused(f"one or more of {', '.join(sorted(SCOPES))}", "scopes")
+        if self.models is not None and not (self.models and all(map(_is_text, self.models))):
+            raise KeyRefused("at least one, or none given for all", "models")
         if self.lane is not None and self.lane not in LANES:
-            raise KeyRefused(f"lane: one of {', '.join(sorted(LANES))}")
-        for limit in fields(self.limits):
-            value = getattr(self.limits, limit.name)
-            if value is not None and value <= 0:
-                raise KeyRefused(f"{limit.name}: above zero, or none given for no limit")
+            raise KeyRefused(f"one of {', '.join(sorted(LANES))}", "lane")
+        if self.expires_at is not None and not 0 < self.expires_at <= LATEST:
+            raise KeyRefused("a time before the year 10000", "expires_at")
+        self.limits.check()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +112,7 @@ class KeyRecord(NewKey):
     def active(self, now: float) -> bool:
         """Neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+def _is_text(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable() and len(text) <= MAX_TEXT

@@ -1,9 +1,9 @@
-"""All keys at one revision of the store."""
+"""All keys and projects at one revision of the store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from auth.record import KeyRecord
+from auth.record import KeyRecord, Limits
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,7 @@ class Snapshot:
 
     revision: int = 0  # of the store when the keys were read; 0: never written
     keys: Mapping[str, KeyRecord] = field(default_factory=dict)  # by kid, the dead ones too
+    projects: Mapping[str, Limits] = field(default_factory=dict)  # by name
     fingerprints: Mapping[int, bytes] = field(default_factory=dict, repr=False)  # by pepper version
 
 

@@ -2,30 +2,43 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, func, insert, select, true, update
+from sqlalchemy import Connection, func, insert, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from auth.audit import (
+    CLI,
+    Action,
+    AuditEntry,
+    Change,
+    project_target,
+    read_audit,
+    settings_of,
+    write_audit,
+)
 from auth.database import Database
-from auth.errors import PepperMismatch, UnknownKey
+from auth.errors import KeyRefused, UnknownProject
 from auth.key import generate_key
-from auth.migrate import check, upgrade
+from auth.migrate import check, create, upgrade
 from auth.pepper import Peppers
-from auth.record import KeyRecord, Limits, NewKey
-from auth.schema import key_revision, keys, peppers, projects
+from auth.pinned import pin_pepper, read_pinned
+from auth.projects import change_limits, ensure_project, read_projects
+from auth.record import LATEST, KeyRecord, Limits, NewKey
+from auth.revision import raise_revision, read_revision
+from auth.rows import read_key, read_keys, row_of, touch, unknown_key
+from auth.schema import keys
 from auth.snapshot import EMPTY, Snapshot
-
-_LIMITS = tuple(f.name for f in fields(Limits))
-_RECORD = [column for column in keys.c if column.name != "revision"]
 
 
 class KeyStore:
     """Keys, projects and the fingerprints of peppers; many processes may share one database.
 
     Everything that reads takes an SQLite file that does not exist for an empty store and leaves it
-    so: only `migrate` makes one. All methods raise `StoreUnavailable` when the database fails.
+    so: only `migrate` and `prepare` make one. All methods raise `StoreUnavailable` when the
+    database fails. `actor` is who the audit log says made a change: the key id of an administrator,
+    or "cli".
     """
 
     def __init__(self, database_url: str, *, now: Callable[[], float] = time.time) -> None:
@@ -41,10 +54,14 @@ class KeyStore:
 
         Raises `SchemaNewer`.
         """
-        if not self.exists():
-            self._database.create(upgrade)
-        async with self._database.write() as connection:
-            await connection.run_sync(upgrade)
+        await self._fill(upgrade)
+
+    async def prepare(self) -> None:
+        """Make the database if need be, and its tables where there are none.
+
+        Raises `SchemaOutdated` and `SchemaNewer`.
+        """
+        await self._fill(create)
 
     async def check_schema(self) -> None:
         """Raises `SchemaOutdated` or `SchemaNewer` unless this program knows the schema."""
@@ -52,52 +69,141 @@ class KeyStore:
             async with self._database.read() as connection:
                 await connection.run_sync(check)
 
-    async def create(self, new: NewKey, using: Peppers) -> tuple[str, KeyRecord]:
+    async def create(self, new: NewKey, using: Peppers, actor: str = CLI) -> tuple[str, KeyRecord]:
         """Make a key. Returns its text, which is kept nowhere, and its row.
 
         A project named for the first time is made, without limits. Raises `KeyRefused`, and
         `PepperMismatch` when older keys were made with another pepper of the same version.
         """
         new.check()
-        key, kid = generate_key(new.env)
-        version = using.version
-        record = KeyRecord(
-            **{f.name: getattr(new, f.name) for f in fields(NewKey)},
-            kid=kid,
-            digest=using.digest(key, version),
-            pv=version,
-            created_at=int(self._now()),
-        )
+        key, record = self._make(new, using)
         async with self._database.write() as connection:
-            revision = await _raise_revision(connection)
-            await self._pin_pepper(connection, version, using.fingerprint(version))
+            revision = await raise_revision(connection)
             if new.project is not None:
-                await self._ensure_project(connection, new.project)
-            await connection.execute(insert(keys).values(**_row_of(record), revision=revision))
+                await ensure_project(connection, new.project, record.created_at)
+            await self._insert(connection, record, using, revision)
+            change = self._change(actor, "create", record.kid, settings_of(record))
+            await write_audit(connection, change)
         return key, record
 
-    async def revoke(self, kid: str) -> KeyRecord:
-        """Refuse the key from now on; again and again is once. Raises `UnknownKey`."""
-        if not self.exists():
-            raise UnknownKey(f"no key {kid}")
+    async def rotate(
+        self, kid: str, using: Peppers, grace_s: float, actor: str = CLI
+    ) -> tuple[str, KeyRecord]:
+        """Make a key with the settings of this one, which expires `grace_s` from now at the latest.
+
+        Returns the text of the new key, which is kept nowhere, and its row. Raises `UnknownKey`,
+        `PepperMismatch` as `create` does, and `KeyRefused` for a key that is dead or has been
+        rotated: its own expiry is then the end of its grace.
+        """
+        self._must_exist(kid)
+        if not 0 <= grace_s <= LATEST:
+            raise KeyRefused("0 s or more", "grace_s")
         async with self._database.write() as connection:
-            revision = await _raise_revision(connection)
+            revision = await raise_revision(connection)
+            old = await read_key(connection, kid)
+            if not old.active(self._now()):
+                raise KeyRefused(f"key {kid} is revoked or has expired: create another")
+            after = await read_keys(connection, keys.c.replaces == kid)
+            if after:
+                raise KeyRefused(f"key {kid} has been rotated, to {after[0].kid}: rotate that one")
+            settings = NewKey(**{f.name: getattr(old, f.name) for f in fields(NewKey)})
+            key, record = self._make(settings, using)
+            record = replace(record, replaces=kid)
+            await self._insert(connection, record, using, revision)
+            expires_at = min(int(self._now() + grace_s), old.expires_at or LATEST)
             await connection.execute(
                 update(keys)
-                .where(keys.c.kid == kid, keys.c.revoked_at.is_(None))
-                .values(revoked_at=int(self._now()), revision=revision)
+                .where(keys.c.kid == kid)
+                .values(expires_at=expires_at, revision=revision)
             )
-            found = await _read_keys(connection, keys.c.kid == kid)
-            if not found:
-                raise UnknownKey(f"no key {kid}")
-        return found[0]
+            detail = {"replaced_by": record.kid, "expires_at": expires_at}
+            await write_audit(connection, self._change(actor, "rotate", kid, detail))
+        return key, record
+
+    async def revoke(self, kid: str, actor: str = CLI) -> KeyRecord:
+        """Refuse the key from now on; again and again is once. Raises `UnknownKey`."""
+        self._must_exist(kid)
+        async with self._database.write() as connection:
+            revision = await raise_revision(connection)
+            record = await read_key(connection, kid)
+            if record.revoked_at is None:
+                record = replace(record, revoked_at=int(self._now()))
+                await connection.execute(
+                    update(keys)
+                    .where(keys.c.kid == kid)
+                    .values(revoked_at=record.revoked_at, revision=revision)
+                )
+                await write_audit(connection, self._change(actor, "revoke", kid, {}))
+        return record
+
+    async def set_limits(
+        self, kid: str, changes: Mapping[str, int | float | None], actor: str = CLI
+    ) -> KeyRecord:
+        """Change these fields of the key's `Limits`; None lifts one.
+
+        Raises `UnknownKey` and `KeyRefused`.
+        """
+        self._must_exist(kid)
+        async with self._database.write() as connection:
+            revision = await raise_revision(connection)
+            record = await read_key(connection, kid)
+            record = replace(record, limits=record.limits.changed(changes))
+            await connection.execute(
+                update(keys)
+                .where(keys.c.kid == kid)
+                .values(**asdict(record.limits), revision=revision)
+            )
+            await write_audit(connection, self._change(actor, "limits", kid, changes))
+        return record
+
+    async def set_project_limits(
+        self, name: str, changes: Mapping[str, int | float | None], actor: str = CLI
+    ) -> Limits:
+        """Change these fields of the project's `Limits`; None lifts one. Returns them all.
+
+        Raises `UnknownProject` and `KeyRefused`.
+        """
+        if not self.exists():
+            raise UnknownProject(f"no project {name!r}")
+        async with self._database.write() as connection:
+            await raise_revision(connection)
+            limits = await change_limits(connection, name, changes)
+            change = self._change(actor, "limits", project_target(name), changes)
+            await write_audit(connection, change)
+        return limits
+
+    async def touch(self, last_used: Mapping[str, int]) -> None:
+        """Keep when keys were last used, by key id, in seconds since 1970."""
+        if self.exists():
+            async with self._database.write() as connection:
+                await touch(connection, last_used)
+
+    async def get(self, kid: str) -> KeyRecord:
+        """Raises `UnknownKey`."""
+        self._must_exist(kid)
+        async with self._database.read() as connection:
+            return await read_key(connection, kid)
+
+    async def projects(self) -> dict[str, Limits]:
+        """The limits of each project, by name."""
+        if not self.exists():
+            return {}
+        async with self._database.read() as connection:
+            return await read_projects(connection)
+
+    async def audit_log(self, limit: int = 100, before_id: int | None = None) -> list[AuditEntry]:
+        """The newest changes first; of those before an entry where `before_id` is given."""
+        if not self.exists():
+            return []
+        async with self._database.read() as connection:
+            return await read_audit(connection, limit, before_id)
 
     async def list(self) -> list[KeyRecord]:
         """All keys, the oldest first."""
         if not self.exists():
             return []
         async with self._database.read() as connection:
-            return await _read_keys(connection, true())
+            return await read_keys(connection, true())
 
     async def count(self) -> int:
         """How many keys there are, revoked and expired ones included."""
@@ -112,7 +218,7 @@ class KeyStore:
         if not self.exists():
             return EMPTY.revision
         async with self._database.read() as connection:
-            return await _revision(connection)
+            return await read_revision(connection)
 
     async def snapshot(self, known: Snapshot = EMPTY) -> Snapshot:
         """All keys and the revision they are of. Of those in `known` only the changed are read."""
@@ -120,81 +226,49 @@ class KeyStore:
             return EMPTY
         async with self._database.read() as connection:
             # First the revision: a change that a weaker isolation lets through is then read again.
-            revision = await _revision(connection)
+            revision = await read_revision(connection)
             if revision < known.revision:  # an older copy of the database was put back
                 known = EMPTY
-            changed = await _read_keys(connection, keys.c.revision > known.revision)
-            pinned = await connection.execute(select(peppers.c.version, peppers.c.fingerprint))
+            changed = await read_keys(connection, keys.c.revision > known.revision)
             return Snapshot(
                 revision=revision,
                 keys={**known.keys, **{record.kid: record for record in changed}},
-                fingerprints={row.version: row.fingerprint for row in pinned},
+                projects=await read_projects(connection),
+                fingerprints=await read_pinned(connection),
             )
 
     async def close(self) -> None:
         await self._database.close()
 
-    async def _pin_pepper(
-        self, connection: AsyncConnection, version: int, fingerprint: bytes
+    async def _fill(self, fill: Callable[[Connection], None]) -> None:
+        if not self.exists():
+            self._database.create(fill)
+        async with self._database.write() as connection:
+            await connection.run_sync(fill)
+
+    def _must_exist(self, kid: str) -> None:
+        if not self.exists():
+            raise unknown_key(kid)
+
+    def _make(self, new: NewKey, using: Peppers) -> tuple[str, KeyRecord]:
+        key, kid = generate_key(new.env)
+        record = KeyRecord(
+            **{f.name: getattr(new, f.name) for f in fields(NewKey)},
+            kid=kid,
+            digest=using.digest(key, using.version),
+            pv=using.version,
+            created_at=int(self._now()),
+        )
+        return key, record
+
+    def _change(self, actor: str, action: Action, target: str, detail: Mapping[str, Any]) -> Change:
+        return Change(
+            at=int(self._now()), actor=actor, action=action, target=target, detail=dict(detail)
+        )
+
+    async def _insert(
+        self, connection: AsyncConnection, record: KeyRecord, using: Peppers, revision: int
     ) -> None:
-        statement = select(peppers.c.fingerprint).where(peppers.c.version == version)
-        known = (await connection.execute(statement)).scalar_one_or_none()
-        if known is None:
-            await connection.execute(
-                insert(peppers).values(
-                    version=version, fingerprint=fingerprint, created_at=int(self._now())
-                )
-            )
-        elif known != fingerprint:
-            raise PepperMismatch(f"pepper {version} is not the one that the keys were made with")
-
-    async def _ensure_project(self, connection: AsyncConnection, name: str) -> None:
-        statement = select(projects.c.name).where(projects.c.name == name)
-        if (await connection.execute(statement)).first() is None:
-            await connection.execute(
-                insert(projects).values(name=name, created_at=int(self._now()))
-            )
-
-
-async def _raise_revision(connection: AsyncConnection) -> int:
-    """First in every writing transaction: the row lets one writer in at a time, on any database,
-    so that revisions become visible in their order.
-    """
-    raised = (
-        update(key_revision)
-        .values(revision=key_revision.c.revision + 1)
-        .returning(key_revision.c.revision)
-    )
-    revision: int = (await connection.execute(raised)).scalar_one()
-    return revision
-
-
-async def _revision(connection: AsyncConnection) -> int:
-    revision: int = (await connection.execute(select(key_revision.c.revision))).scalar_one()
-    return revision
-
-
-async def _read_keys(connection: AsyncConnection, which: ColumnElement[bool]) -> list[KeyRecord]:
-    statement = select(*_RECORD).where(which).order_by(keys.c.created_at, keys.c.kid)
-    return [_record_of(row) for row in await connection.execute(statement)]
-
-
-def _row_of(record: KeyRecord) -> dict[str, Any]:
-    row: dict[str, Any] = {f.name: getattr(record, f.name) for f in fields(record)}
-    row |= asdict(row.pop("limits"))
-    row["scopes"] = sorted(record.scopes)
-    row["models"] = None if record.models is None else sorted(record.models)
-    return row
-
-
-def _record_of(row: Row[Any]) -> KeyRecord:
-    values: Mapping[str, Any] = dict(row._mapping)
-    limits = Limits(**{name: values[name] for name in _LIMITS})
-    return KeyRecord(
-        **{name: value for name, value in values.items() if name not in _LIMITS}
-        | {
-            "limits": limits,
-            "scopes": frozenset(values["scopes"]),
-            "models": None if values["models"] is None else frozenset(values["models"]),
-        }
-    )
+        fingerprint = using.fingerprint(record.pv)
+        await pin_pepper(connection, record.pv, fingerprint, record.created_at)
+        await connection.execute(insert(keys).values(**row_of(record), revision=revision))

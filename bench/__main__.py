@@ -17,6 +17,10 @@ def main() -> None:
         from bench.overhead.command import main as overhead
 
         overhead(arguments[1:])
+    elif suite == ["quotas"]:
+        from bench.quotas.command import main as quotas
+
+        quotas(arguments[1:])
     else:
         from bench.command import main as server
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from auth.authenticator import Authenticator
+from auth.limits.failover import FailoverLimits
 from cli.exposure import refuse_exposure
 from cli.http_server import HttpServer
 from cli.settings import Settings
-from cli.wiring import Observers, build_keys
+from cli.wiring import Access, Observers, build_access
 from observability.admin import AdminApp
 
 
@@ -17,29 +17,35 @@ from observability.admin import AdminApp
 class Doors:
     public: HttpServer  # bound, not yet listening
     admin: HttpServer  # answering
-    authenticator: Authenticator
+    access: Access
 
 
 @asynccontextmanager
-async def open_doors(settings: Settings, observers: Observers) -> AsyncIterator[Doors]:
-    """Both ports held and the keys watched; closed at the end.
+async def open_doors(
+    settings: Settings, observers: Observers, shared: bool
+) -> AsyncIterator[Doors]:
+    """Both ports held, keys watched and usage written; closed at the end.
 
-    Raises PortTaken, Exposed and AuthError.
+    `shared`: keys and limits are those of all gateways at the same Redis. Raises PortTaken,
+    Exposed, AuthError, SettingsError and UnsupportedRedis.
     """
-    authenticator, watch, store = build_keys(settings)
+    access = build_access(settings, observers, shared)
     public = HttpServer(settings.host, settings.port, settings.drain_s)
     admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
-    watching = None
+    running: list[asyncio.Task[None]] = []
     try:
-        await admin.start(AdminApp(observers.health, observers.metrics))
+        await admin.start(AdminApp(observers.health, observers.metrics, access.admin_api))
         if not settings.no_auth:
-            await watch.refresh()
-            watching = asyncio.create_task(watch.run())
-        refuse_exposure(settings, authenticator)
-        yield Doors(public, admin, authenticator)
+            await access.watch.refresh()
+            running += map(asyncio.create_task, (access.watch.run(), access.recorder.run()))
+        if isinstance(access.limits, FailoverLimits):
+            running.append(asyncio.create_task(access.limits.run()))
+        refuse_exposure(settings, access.authenticator)
+        yield Doors(public, admin, access)
     finally:
-        if watching is not None:
-            watching.cancel()
-        await store.close()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)  # usage is written a last time
         await admin.stop()
+        await access.close()
         public.close()

@@ -23,8 +23,8 @@ async def serve(settings: Settings) -> int:
     observers = build_observers(build_tracing(settings, "florilege-gateway"))
     client = build_client(settings, observers.metrics)
     _add_checks(observers.health, client, stop)
-    async with open_doors(settings, observers) as doors:
-        side = build_gateway(settings, client, doors.authenticator, observers)
+    async with open_doors(settings, observers, shared=True) as doors:
+        side = build_gateway(settings, client, doors.access, observers)
         observers.health.add("workers", lambda: side.watch.lacking(settings.ready_when))
         try:
             await unless_stopped(client.start(), stop)

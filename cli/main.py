@@ -6,12 +6,13 @@ import sys
 
 import typer
 
-from cli import keys
+from cli import db, keys
 from cli.calibrate import calibrate
 from cli.flags import ALL, GATEWAY, SERVE, WORKER
 from cli.options import with_settings
 from cli.process import run_process
 from cli.settings import Settings
+from cli.usage import usage
 
 app = typer.Typer(
     help="OpenAI-compatible embeddings and rerank.",
@@ -20,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # its tracebacks show local variables: texts and keys
 )
 app.add_typer(keys.app, name="keys")
+app.command()(usage)
+app.add_typer(db.app, name="db")
 app.command()(calibrate)
 
 

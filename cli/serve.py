@@ -25,8 +25,8 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     observers = build_observers(build_tracing(settings, "florilege"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
-    async with open_doors(settings, observers) as doors:
-        building = build_embedded(settings, doors.authenticator, observers, load)
+    async with open_doors(settings, observers, shared=False) as doors:
+        building = build_embedded(settings, doors.access, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()
         async with watched(observers, embedded.specs):

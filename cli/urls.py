@@ -1,38 +1,23 @@
 """URLs that may hold a password: whether they can be, and what may be shown of them.
 
-A character that a URL reserves splits a password: a part of it reads as a host, a port or a path,
-and whatever quotes those quotes the secret. So nothing here repeats what it was given.
+Nothing here repeats what it was given: see `transport.redis.url`.
 """
 
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
-REDIS_SCHEMES = ("redis", "rediss", "unix", *_SENTINEL_SCHEMES)
-_HOST = re.compile(r"[\w.:%-]*")
-_NO_REDIS = (
-    "not the URL of a Redis; percent-encode special characters of a password, or use "
-    "--redis-password"
-)
+from transport.redis.url import SCHEMES, parse_redis_url
+
+_HOST = re.compile(r"[\w.:%-]+")
 _NO_DATABASE = "not a database URL; percent-encode special characters of a password"
 
 
 def check_redis_url(url: str) -> None:
     """Raises ValueError, whose text holds nothing of the URL."""
-    try:
-        parts = urlsplit(url)
-        scheme, sound = parts.scheme, _is_redis(parts)
-    except ValueError:
-        raise ValueError(_NO_REDIS) from None
-    if scheme not in REDIS_SCHEMES:
-        raise ValueError(f"expected a URL of {' | '.join(REDIS_SCHEMES)}")
-    if not sound:
-        raise ValueError(_NO_REDIS)
-    if scheme in _SENTINEL_SCHEMES and not parts.path.strip("/"):
-        raise ValueError(f"{scheme}:// needs the name of a service: //host:26379/mymaster/0")
+    parse_redis_url(url)
 
 
 def check_database_url(url: str) -> None:
@@ -51,7 +36,7 @@ def check_http_url(url: str) -> None:
     no_url = "expected http://HOST:PORT or https://HOST:PORT, without user and password"
     try:
         parts = urlsplit(url)
-        sound = parts.port != 0 and bool(parts.hostname) and _HOST.fullmatch(parts.hostname or "")
+        sound = parts.port != 0 and _HOST.fullmatch(parts.hostname or "")
     except ValueError:
         raise ValueError(no_url) from None
     plain = not parts.query and not parts.fragment and "@" not in url
@@ -64,7 +49,7 @@ def shown_redis_url(url: str) -> str:
 
     A name alone is shown neither: it may be a password whose colon was forgotten.
     """
-    scheme = url.partition("://")[0] if url.startswith(REDIS_SCHEMES) else "***"
+    scheme = url.partition("://")[0] if url.startswith(SCHEMES) else "***"
     try:
         check_redis_url(url)
     except ValueError:
@@ -82,21 +67,3 @@ def shown_database_url(url: str) -> str:
     except ValueError:
         return "***"
     return make_url(url).set(query={}).render_as_string(hide_password=True)
-
-
-def _is_redis(parts: SplitResult) -> bool:
-    """Raises ValueError for a port that is no number."""
-    # What follows an unencoded /, ? or # of a password ends with the @ before the host.
-    if parts.fragment or "@" in parts.path + parts.query:
-        return False
-    if parts.scheme == "unix":
-        return bool(parts.path)
-    hosts, db = [parts.netloc.rpartition("@")[2]], parts.path.strip("/")
-    if parts.scheme in _SENTINEL_SCHEMES:
-        hosts, db = hosts[0].split(","), db.partition("/")[2]
-    return all(map(_is_host, hosts)) and (not db or db.isdecimal())
-
-
-def _is_host(text: str) -> bool:
-    parts = urlsplit(f"//{text}")
-    return parts.port != 0 and _HOST.fullmatch(parts.hostname or "") is not None

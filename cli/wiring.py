@@ -15,15 +15,25 @@ from fastapi import FastAPI
 from prometheus_client import Counter
 from pydantic import SecretStr
 
+from api.admin.administration import Administration
+from api.admin.app import create_admin_app
 from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
 from api.model_config import ModelConfigError, read_model_config
 from api.service import Service
 from api.watch import ModelWatch
 from auth.authenticator import Authenticator
+from auth.limits.failover import FailoverLimits
+from auth.limits.memory import MemoryLimits
+from auth.limits.quota import Quotas
+from auth.limits.redis import RedisLimits
+from auth.limits.store import LimitStore
+from auth.nudge import LocalNudge, Nudge
 from auth.pepper import Peppers, load_peppers
 from auth.store import KeyStore
-from auth.watch import KeyWatch
+from auth.usage.recorder import UsageEvent, UsageRecorder
+from auth.usage.store import UsageStore
+from auth.watch import ALONE_POLL_S, POLL_S, KeyWatch
 from checkpoint.errors import CheckpointError
 from checkpoint.spec import ModelSpec
 from cli.loading import Load, load_model
@@ -33,8 +43,10 @@ from observability.metrics import Metrics
 from observability.tracing import UNTRACED, Tracing
 from transport.memory import MemoryTransport
 from transport.protocols import JobClient, JobConsumer
-from transport.redis.connections import RedisConfig
+from transport.redis.connections import Connections, RedisConfig
 from transport.redis.events import TransportEvent
+from transport.redis.nudge import RedisNudge
+from transport.redis.scripts import LineScripts
 
 if TYPE_CHECKING:
     from transport.redis.client import RedisJobClient
@@ -52,6 +64,25 @@ class Observers:
     metrics: Metrics
     health: Health
     tracing: Tracing = UNTRACED
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """Who may call, and how much. Whoever opens the doors runs it and closes it."""
+
+    authenticator: Authenticator
+    watch: KeyWatch
+    recorder: UsageRecorder
+    limits: LimitStore
+    admin_api: FastAPI
+    stores: tuple[KeyStore, UsageStore]
+    connections: Connections | None  # those of limits and nudge
+
+    async def close(self) -> None:
+        for store in self.stores:
+            await store.close()
+        if self.connections is not None:
+            await self.connections.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +132,65 @@ def build_tracing(settings: Settings, service: str) -> Tracing:
     return trace_to(settings.trace_endpoint, settings.trace_ratio, service, VERSION)
 
 
-def build_keys(settings: Settings) -> tuple[Authenticator, KeyWatch, KeyStore]:
-    """Who may call; `await watch.refresh()` before the first request."""
-    authenticator = Authenticator()
-    store = KeyStore(settings.database)
-    watch = KeyWatch(authenticator, store, lambda: read_peppers(settings))
-    return authenticator, watch, store
+def build_access(settings: Settings, observers: Observers, shared: bool) -> Access:
+    """Who may call, and how much; `await access.watch.refresh()` before the first request.
+
+    `shared`: with the other gateways at the same Redis, rather than in this process alone. Raises
+    SettingsError and UnsupportedRedis.
+    """
+    metrics = observers.metrics
+    authenticator, store = Authenticator(), KeyStore(settings.database)
+    usage = UsageStore(settings.database)
+    recorder = UsageRecorder(usage, on_event=partial(_count_usage, metrics))
+    connections, poll_s = None, ALONE_POLL_S
+    nudge: Nudge = LocalNudge()
+    limits: LimitStore = MemoryLimits(recorder.used)
+    if shared:
+        connections = Connections(redis_config(settings), partial(count_event, metrics))
+        limits = _shared_limits(connections, recorder, metrics)
+        nudge, poll_s = RedisNudge(connections), POLL_S
+    watch = KeyWatch(
+        authenticator, store, lambda: read_peppers(settings), nudge=nudge, poll_s=poll_s
+    )
+    metrics.key_revision.set_function(lambda: authenticator.snapshot.revision)
+    metrics.key_refreshed.set_function(lambda: watch.refreshed_at)
+
+    async def changed() -> None:
+        try:
+            await watch.refresh()  # the gateway that was asked follows before it answers
+        finally:
+            await nudge.send()
+
+    administration = Administration(
+        store, usage, lambda: read_peppers(settings), changed, recorder.seen
+    )
+    return Access(
+        authenticator=authenticator,
+        watch=watch,
+        recorder=recorder,
+        limits=limits,
+        admin_api=create_admin_app(administration, authenticator, metrics, VERSION),
+        stores=(store, usage),
+        connections=connections,
+    )
+
+
+def _shared_limits(
+    connections: Connections, recorder: UsageRecorder, metrics: Metrics
+) -> FailoverLimits:
+    shared = RedisLimits(LineScripts(connections.unrepeated()), recorder.used)
+    share = MemoryLimits(recorder.used, share_of=lambda: shared.gateways)
+    limits = FailoverLimits(shared, share, metrics.ratelimit_backend_errors.inc)
+    metrics.ratelimit_local.set_function(lambda: limits.local)
+    return limits
+
+
+def _count_usage(metrics: Metrics, event: UsageEvent) -> None:
+    counters = {
+        "flush_failed": metrics.usage_flush_failures,
+        "dropped": metrics.usage_dropped_requests,
+    }
+    counters[event].inc()
 
 
 def read_peppers(settings: Settings) -> Peppers:
@@ -117,7 +201,7 @@ def read_peppers(settings: Settings) -> Peppers:
 
 
 async def build_embedded(
-    settings: Settings, authenticator: Authenticator, observers: Observers, load: Load = load_model
+    settings: Settings, access: Access, observers: Observers, load: Load = load_model
 ) -> Embedded:
     """Load the models and put everything together.
 
@@ -133,7 +217,7 @@ async def build_embedded(
         max_batch_sequences=settings.max_batch_sequences, tracing=observers.tracing
     )
     workers = build_workers(models, transport, thread, config, observers.metrics)
-    side = build_gateway(settings, transport, authenticator, observers)
+    side = build_gateway(settings, transport, access, observers)
     specs = [model.spec for model in models]
     for name in side.gateway.catalog.overrides.keys() - {spec.id for spec in specs}:
         raise ModelConfigError(f"{settings.model_config_}: no model {name!r} is served")
@@ -141,16 +225,23 @@ async def build_embedded(
 
 
 def build_gateway(
-    settings: Settings, client: JobClient, authenticator: Authenticator, observers: Observers
+    settings: Settings, client: JobClient, access: Access, observers: Observers
 ) -> GatewaySide:
     """Raises ModelConfigError."""
     path = settings.model_config_
     overrides = read_model_config(path) if path is not None else None
     gateway = Gateway(client, gateway_config(settings), observers.metrics, overrides)
-    service = Service(gateway, observers.health, observers.metrics, int(time.time()))
+    service = Service(
+        gateway=gateway,
+        health=observers.health,
+        metrics=observers.metrics,
+        quotas=Quotas(access.limits),
+        usage=access.recorder,
+        created=int(time.time()),
+    )
     watch = ModelWatch(gateway.catalog, client, observers.metrics)
     return GatewaySide(
-        create_app(service, authenticator, VERSION, observers.tracing), gateway, watch
+        create_app(service, access.authenticator, VERSION, observers.tracing), gateway, watch
     )
 
 

@@ -1,4 +1,7 @@
-"""The admin port as a bare ASGI app: health and metrics. Gateway and worker serve the same."""
+"""The admin port as a bare ASGI app: health and metrics, which need no key.
+
+Gateway and worker serve the same; a gateway's has an API behind it, which asks for keys itself.
+"""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -14,12 +17,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class AdminApp:
-    """GET /health/live, /health/ready and /metrics; 404 and 405 for the rest."""
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-    def __init__(self, health: Health, metrics: Metrics) -> None:
+
+class AdminApp:
+    """GET /health/live, /health/ready and /metrics; the rest is the API's, or 404."""
+
+    def __init__(self, health: Health, metrics: Metrics, api: App | None = None) -> None:
         self._health = health
         self._metrics = metrics
+        self._api = api or _not_found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -34,7 +41,7 @@ class AdminApp:
         }
         answer = answers.get(scope["path"].rstrip("/"))
         if answer is None:
-            await _respond(send, 404, b'{"error":"not found"}')
+            await self._api(scope, receive, send)
         elif scope["method"] not in ("GET", "HEAD"):
             await _respond(send, 405, b'{"error":"method not allowed"}')
         else:
@@ -62,6 +69,10 @@ def ready_answer(health: Health) -> tuple[int, bytes, bytes]:
     reasons = health.not_ready()
     body = orjson.dumps({"status": "not_ready" if reasons else "ready", "reasons": reasons})
     return (503 if reasons else 200), body, b"application/json"
+
+
+async def _not_found(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await _respond(send, 404, b'{"error":"not found"}')
 
 
 async def _respond(

@@ -14,6 +14,7 @@ LANES = ("online", "bulk")
 RETRIES = ("1", "2", "more")
 SIZES = ("small", "large", "none")
 SMALL_TOKENS = 1_024  # what the objective for the latency is given for
+LIMITS = ("rpm", "tpm", "concurrency", "daily", "monthly")
 NO_MODEL = "none"  # the request failed before its model was known
 
 _REQUEST_SECONDS = (
@@ -43,6 +44,10 @@ class _Known(MetricWrapperBase):
             pass
         child = self._found[labelvalues] = super().labels(*labelvalues, **labelkwargs)
         return child
+
+    def remove(self, *labelvalues: Any) -> None:
+        super().remove(*labelvalues)
+        self._found = {}  # what is found again must be the series that is told
 
 
 class _Counter(_Known, Counter):
@@ -165,6 +170,34 @@ class Metrics:
         )
         self.loop_lag = self._histogram(
             "loop_lag_seconds", "How late the event loop wakes", _SHORT_SECONDS, ()
+        )
+        self.ratelimited = self._counter(
+            "ratelimited", "Requests refused by the limit of a key or a project", ("limit",)
+        )
+        for limit in LIMITS:
+            self.ratelimited.labels(limit)
+        self.ratelimit_backend_errors = self._counter(
+            "ratelimit_backend_errors", "Limits that Redis did not answer for", ()
+        )
+        self.ratelimit_local = self._gauge(
+            "ratelimit_local", "1: limits are this gateway's share, for want of Redis", ()
+        )
+        self.budget_warnings = self._counter(
+            "budget_warnings", "Requests beyond 80 % of a token budget", ("period",)
+        )
+        for period in ("daily", "monthly"):
+            self.budget_warnings.labels(period)
+        self.usage_flush_failures = self._counter(
+            "usage_flush_failures", "Times that usage could not be written; it is kept", ()
+        )
+        self.usage_dropped_requests = self._counter(
+            "usage_dropped_requests", "Requests that are missing from the usage for good", ()
+        )
+        self.key_revision = self._gauge(
+            "key_revision", "Revision of the keys that requests are checked with", ()
+        )
+        self.key_refreshed = self._gauge(
+            "key_refreshed_timestamp_seconds", "When the keys were last known to be up to date", ()
         )
         self.batch_bisect = self._counter("batch_bisect", "Batches split on failure", ("model",))
         self.oom = self._counter("oom", "Batches the device's memory was too small for", ("model",))

@@ -4,7 +4,7 @@ import re
 import secrets
 import time
 
-_TRUSTED = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_TRUSTED = re.compile(r"(?!sk-)[A-Za-z0-9._-]{1,64}")  # nor a key, or the beginning of one
 
 
 def new_id(prefix: str) -> str:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from server_process import COMMAND, ServerProcess, start
@@ -48,5 +48,6 @@ def deployment(redis_url: str, data_dir: Path) -> Iterator[Deployment]:
     try:
         yield deployed
     finally:
-        for process in deployed.processes:
-            process.kill()
+        with ExitStack() as stack:  # all of them, whatever one has told
+            for process in deployed.processes:
+                stack.callback(process.end)

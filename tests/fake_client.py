@@ -19,6 +19,7 @@ class FakeClient:
         self.error: Exception | None = None  # of whatever is asked
         self.asked_tokenizers = 0
         self.tokens_per_s: float | None = None
+        self.doubts = False  # whether any worker lives, after an absence
 
     def set_live(self, model: str, workers: int) -> None:
         self.served[model] = self.served[model]._replace(live_workers=workers)
@@ -34,6 +35,9 @@ class FakeClient:
         if self.error is not None:
             raise self.error
         return self.served
+
+    def live_workers(self, model: str) -> int:
+        return self.served[model].live_workers if model in self.served and not self.doubts else 0
 
     async def tokenizer(self, sha256: str) -> bytes:
         self.asked_tokenizers += 1

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,6 +17,14 @@ from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
 from api.service import Service
 from auth.authenticator import Authenticator
+from auth.calendar import Period
+from auth.database import sqlite_url
+from auth.holder import Holder
+from auth.limits.memory import MemoryLimits
+from auth.limits.quota import Quotas
+from auth.limits.store import LimitStore
+from auth.usage.recorder import UsageRecorder
+from auth.usage.store import UsageStore
 from checkpoint.spec import ModelSpec
 from observability.health import Health
 from observability.metrics import Metrics
@@ -73,6 +82,29 @@ EMBED = spec_of("org/embed-m", aliases=("short",))
 SCORE = spec_of("org/rank-m", task="score", dim=1, pooling=None)
 
 
+def unwritten_usage() -> UsageRecorder:
+    """Without a database: it counts."""
+    return UsageRecorder(UsageStore(sqlite_url(Path("/nowhere/florilege.db"))))
+
+
+def make_service(
+    gateway: Gateway,
+    metrics: Metrics,
+    health: Health | None = None,
+    limits: LimitStore | None = None,
+    usage: UsageRecorder | None = None,
+) -> Service:
+    usage = usage or unwritten_usage()
+    return Service(
+        gateway=gateway,
+        health=health or Health(),
+        metrics=metrics,
+        quotas=Quotas(limits or MemoryLimits(usage.used)),
+        usage=usage,
+        created=1,
+    )
+
+
 class FakeService:
     """A running app. `client` speaks HTTP to it."""
 
@@ -103,11 +135,17 @@ class FakeService:
             for spec in specs
         ]
         self.gateway = Gateway(client, config, self.metrics)
-        service = Service(self.gateway, self.health, self.metrics, created=1)
+        self.used_tokens: dict[tuple[str, str], int] = {}  # by holder and period, as of SQL
+        self.usage = unwritten_usage()
+        limits = MemoryLimits(self._used)
+        service = make_service(self.gateway, self.metrics, self.health, limits, self.usage)
         self.app = create_app(service, self.authenticator, "0", tracing)
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://test"
         )
+
+    async def _used(self, holder: Holder, period: Period) -> int:
+        return self.used_tokens.get((holder.name, period), 0)
 
     async def embed(self, **body: Any) -> httpx.Response:
         return await self.client.post("/v1/embeddings", json={"model": EMBED.id} | body)

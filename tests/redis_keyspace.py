@@ -6,7 +6,8 @@ from redis import Redis
 from redis_server import RedisServer
 
 _DAY_S, _MINUTE_S = 86_400, 60
-# How long each may live at most, by the first part of its name: see transport/redis/keys.py.
+# How long each may live at most, by the first part of its name: see transport/redis/keys.py; of the
+# last three, auth/limits/redis.py.
 _LONGEST_S = {
     "models": _DAY_S,
     "model": _DAY_S,
@@ -17,6 +18,9 @@ _LONGEST_S = {
     "rep": _MINUTE_S,
     "dd": 11 * _MINUTE_S,
     "dlq": 7 * _DAY_S,
+    "rl": 60 * _MINUTE_S,
+    "lease": 15 * _MINUTE_S,
+    "use": 32 * _DAY_S,
 }
 
 

@@ -1,6 +1,7 @@
 """Private Redis servers for the tests: one a module, on a unix socket or a free port."""
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from redis import Redis
 
+# Another server that speaks the protocol: see `make redis-versions`.
+SERVER = os.environ.get("TEST_REDIS_SERVER", "redis-server")
 _READY_S = 10.0
 
 
@@ -33,7 +36,7 @@ class RedisServer:
     def start(self) -> None:
         self.socket.unlink(missing_ok=True)
         command = [
-            *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1"),
+            *(SERVER, "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--unixsocket", str(self.socket), "--dir", str(self._directory)),
             *("--save", "", "--appendonly", "no", "--loglevel", "warning", "--hz", "100"),
             *self._options,
@@ -69,14 +72,14 @@ class RedisServer:
         until_s = time.monotonic() + _READY_S
         while time.monotonic() < until_s:
             if self._process.poll() is not None:
-                raise RuntimeError(f"redis-server ended with {self._process.returncode}")
+                raise RuntimeError(f"{SERVER} ended with {self._process.returncode}")
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(self.socket))
                 client.sendall(b"PING\r\n")
                 if client.recv(16).startswith((b"+PONG", b"-NOAUTH")):
                     return
             time.sleep(0.005)
-        raise RuntimeError("redis-server does not answer")
+        raise RuntimeError(f"{SERVER} does not answer")
 
 
 def free_port() -> int:

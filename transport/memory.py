@@ -77,6 +77,9 @@ class MemoryTransport:
     async def models(self) -> Mapping[str, ServedModel]:
         return {name: ServedModel(a.spec, 1) for name, a in self._announced.items()}
 
+    def live_workers(self, model: str) -> int:
+        return int(model in self._announced)
+
     async def tokenizer(self, sha256: str) -> bytes:
         for announcement in self._announced.values():
             if announcement.spec.tokenizer_sha256 == sha256:
@@ -164,6 +167,9 @@ class MemoryTransport:
                 queue = self._queues[delivery.job.model]
                 queue.waiting[entry.lane].appendleft(entry)
                 queue.arrived.set()
+
+    async def release(self, model: str) -> None:
+        """Nothing is anybody's before it is received."""
 
     # --- life cycle ---
 

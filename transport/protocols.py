@@ -52,7 +52,11 @@ class JobClient(Protocol):
         ...
 
     async def models(self) -> Mapping[str, ServedModel]:
-        """Every announced model by its id."""
+        """Every announced model by its id, with the workers that jobs may be submitted for."""
+        ...
+
+    def live_workers(self, model: str) -> int:
+        """Of a model, at this moment, as far as is sure."""
         ...
 
     async def tokenizer(self, sha256: str) -> bytes:
@@ -109,4 +113,8 @@ class JobConsumer(Protocol):
 
     async def hand_back(self, deliveries: Sequence[Delivery]) -> None:
         """Give up jobs that were not begun: others receive them at once, as if we never had."""
+        ...
+
+    async def release(self, model: str) -> None:
+        """Hand back what is this worker's though it never received it: it receives no more."""
         ...

@@ -84,6 +84,7 @@ class Worker:
         self._pending: list[Delivery] = []  # received, not yet in a batch
         self._batches: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._leaving: asyncio.Task[None] | None = None
         self._measured = asyncio.Event()
         thread.when_idle(model.engine.idle)
         metrics.batch_budget_tokens.labels(model.spec.id).set(model.engine.max_batch_tokens)
@@ -103,7 +104,9 @@ class Worker:
                 self._batches.add(task)
                 task.add_done_callback(self._batches.discard)
                 task.add_done_callback(self._see_end)
-            await self._consumer.hand_back(self._pending)
+            if self._leaving is not None:
+                await self._leaving
+            await self._hand_back()  # what came while it was drained too, or what a dead engine has
             await asyncio.gather(*self._batches, return_exceptions=True)
             with contextlib.suppress(EngineDied):
                 await self._thread.call(self._model.engine.close)
@@ -113,6 +116,13 @@ class Worker:
     def drain(self) -> None:
         """Take no new jobs, finish the batches that run, hand back what waits for one."""
         self._draining = True
+        # At once: `run` may be waiting for a batch to end before it sees this.
+        self._leaving = asyncio.create_task(self._hand_back())
+
+    async def _hand_back(self) -> None:
+        pending, self._pending = self._pending, []
+        await self._consumer.hand_back(pending)
+        await self._consumer.release(self._model.spec.id)
 
     def _see_end(self, task: asyncio.Task[None]) -> None:
         """A task that fails is a defect of ours: its jobs would wait for ever, and the next batch
@@ -130,8 +140,9 @@ class Worker:
             received = await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
             for delivery in received:
                 self._metrics.jobs.labels(self._model.spec.id, delivery.job.lane).inc()
-            self._pending += received
-        self._pending = await self._still_wanted(self._pending)
+            self._pending += received  # by now: a drain hands back what is there
+        pending, self._pending = self._pending, []
+        self._pending = await self._still_wanted(pending)
         if self._draining:
             return []
         waiting = [Waiting(d.job, alone=d.attempt > 1) for d in self._pending]

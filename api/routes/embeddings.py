@@ -8,6 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.access import ScopedRoute
 from api.context import RequestContext
 from api.embeddings_request import EmbeddingsRequest, parse_embeddings_request
 from api.errors import ApiError, from_failed_sequence, from_input, from_prompt
@@ -22,7 +23,7 @@ from checkpoint.prompts import PromptChoice, prompt_of
 from checkpoint.spec import ModelSpec
 from checkpoint.tokenizer import TextTokenizer
 
-router = APIRouter()
+router = APIRouter(route_class=ScopedRoute)
 
 # Above this many numbers an answer is encoded off the event loop: about 1 ms as floats.
 LARGE = 50_000

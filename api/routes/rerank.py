@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.access import ScopedRoute
 from api.context import RequestContext
 from api.errors import ApiError
 from api.fields import missing
@@ -17,7 +18,7 @@ from api.service import Service, service_of
 from checkpoint.spec import ModelSpec
 from observability.request_id import new_id
 
-router = APIRouter()
+router = APIRouter(route_class=ScopedRoute)
 
 
 @router.post("/v1/rerank", openapi_extra=RERANK)
@@ -53,7 +54,7 @@ async def _model(service: Service, request: RerankRequest, context: RequestConte
         sole = await service.gateway.catalog.sole_reranker()
         if sole is None:
             raise missing("model")
-        spec = service.use(sole, context)
+        spec = service.use(sole, None, context)
     if spec.task == "embed" and not spec.gives_vectors:
         message = f"The model `{spec.id}` gives no vectors that a cosine could compare."
         raise ApiError("invalid_value", message, param="model")

@@ -17,20 +17,20 @@ def hop_markdown(results: HopResults) -> str:
         (f"a job of {results.tokens} tokens", rows[MEMORY], rows[REDIS]),
         (f"a request of {results.tokens} tokens", rows[ONE_PROCESS], rows[GATEWAY_AND_WORKER]),
     ]
-    return _page(
+    return page(
         "What the Redis hop adds",
         [
-            *_lines(results.date, results.machine),
+            *machine_lines(results.date, results.machine),
             f"{results.rounds} rounds, all ways in each in random order, one at a time, "
             f"{results.pause_s * 1000:g} ms after the last; "
             f"meanwhile other work kept {results.others_cores:.2f} cores busy",
         ],
-        _section(
+        section(
             "Added by Redis, ms",
             ("", "p50", "p90", "p99"),
             [(name, *_added(without.latency, with_.latency)) for name, without, with_ in added],
         ),
-        _section(
+        section(
             "Each way, ms",
             ("", "timed", "p50", "p90", "p99", "max"),
             [(row.name, str(row.count), *_times(row.latency)) for row in results.rows],
@@ -42,12 +42,12 @@ def hop_markdown(results: HopResults) -> str:
             "Where a request is, medians, ms, as its server tells",
             [rows[name] for name in (ONE_PROCESS, GATEWAY_AND_WORKER)],
         ),
-        _section(
+        section(
             "CPU of each, µs",
             ("", "gateway", "redis", "worker"),
             [(row.name, *_cpu_cells(row)) for row in results.rows],
         ),
-        _section(
+        section(
             "Inside Redis, for the Redis transport",
             ("command", "a job", "µs each"),
             [(c.name, f"{c.a_job:.2f}", f"{c.each_us:.1f}") for c in results.commands],
@@ -58,7 +58,7 @@ def hop_markdown(results: HopResults) -> str:
 def scale_markdown(results: ScaleResults, plot: str) -> str:
     """`plot`: the name of its file, beside this page."""
     sections = [
-        _section(
+        section(
             f"{inputs} × {tokens} tokens a request",
             (
                 *("workers", "clients", "requests", "requests/s", "tokens/s", "of the devices"),
@@ -74,16 +74,16 @@ def scale_markdown(results: ScaleResults, plot: str) -> str:
         )
         for inputs, tokens in shapes(results)
     ]
-    return _page(
+    return page(
         "One gateway process, more and more workers",
         [
-            *_lines(results.date, results.machine),
+            *machine_lines(results.date, results.machine),
             f"each worker a simulated device of {results.device_tokens_per_s:,.0f} tokens/s; "
             f"{results.seconds:.0f} s a row, warmed up before; all on this machine",
         ],
         f"![requests a second, and who is busy, by workers]({plot})",
         *sections,
-        _section(
+        section(
             "One client, a request of 2 × 256 tokens: one process over memory, and over Redis, ms",
             (
                 *("workers", "requests", "memory p50", "p99"),
@@ -99,12 +99,12 @@ def shapes(results: ScaleResults) -> list[tuple[int, int]]:
     return list(dict.fromkeys((row.inputs, row.tokens) for row in results.rows))
 
 
-def _page(title: str, lines: Iterable[str], *sections: str) -> str:
+def page(title: str, lines: Iterable[str], *sections: str) -> str:
     head = "\n".join(f"- {line}" for line in lines)
     return "\n\n".join([f"# {title}", head, *sections]) + "\n"
 
 
-def _lines(date: str, machine: Machine) -> tuple[str, ...]:
+def machine_lines(date: str, machine: Machine) -> tuple[str, ...]:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     return (
         f"{date}; commit {machine.commit or 'unknown'}; {versions}",
@@ -113,7 +113,7 @@ def _lines(date: str, machine: Machine) -> tuple[str, ...]:
     )
 
 
-def _section(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def section(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     ruler = ("---", *("---:" for _ in headers[1:]))
     return f"## {title}\n\n" + "\n".join(
         f"| {' | '.join(cells)} |" for cells in (headers, ruler, *rows)
@@ -138,7 +138,7 @@ def _times(latency: Latency) -> tuple[str, ...]:
 def _stages(title: str, rows: Sequence[HopRow]) -> str:
     names = [*dict.fromkeys(name for row in rows for name in row.stages_ms)]
     cells = [(row.name, *(f"{row.stages_ms.get(name, 0.0):.3f}" for name in names)) for row in rows]
-    return _section(title, ("", *names), cells)
+    return section(title, ("", *names), cells)
 
 
 def _cpu_cells(row: HopRow) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from starlette.routing import Route
 
 from api.access_log import AccessLog
 from api.middleware import RequestMiddleware
-from auth.authenticator import Authenticator
 from bench.simulated_engine import SimulatedDevice
 from cli.flags import SERVE
 from cli.http_server import HttpServer
@@ -32,7 +31,14 @@ from cli.options import with_settings
 from cli.process import run_process, stop_signal
 from cli.settings import Settings
 from cli.watches import watched
-from cli.wiring import Observers, build_gateway, build_observers, build_workers, load_models
+from cli.wiring import (
+    Observers,
+    build_access,
+    build_gateway,
+    build_observers,
+    build_workers,
+    load_models,
+)
 from observability.health import Health
 from observability.logs import get_logger
 from observability.metrics import Metrics
@@ -116,7 +122,8 @@ async def _side(
     workers = build_workers(models, transport, thread, config, observers.metrics)
     for worker in workers:
         await worker.announce()
-    side = build_gateway(settings, transport, Authenticator(), observers)
+    access = build_access(settings, observers, shared=False)
+    side = build_gateway(settings, transport, access, observers)
     await side.watch.refresh()
     return side.app, workers
 

@@ -89,13 +89,19 @@ def test_every_job_error_has_a_row(code: ErrorCode) -> None:
 
 @pytest.mark.parametrize(
     ("wait_s", "seconds", "milliseconds"),
-    [(0.02, "1", "1000"), (1.0, "1", "1000"), (2.3, "3", "2300"), (500.0, "60", "60000")],
+    [(0.02, "1", "20"), (1.0, "1", "1000"), (2.3, "3", "2300"), (500.0, "60", "60000")],
 )
 def test_retry_after_stays_within_what_sdks_obey(
     wait_s: float, seconds: str, milliseconds: str
 ) -> None:
     headers = ApiError("overloaded", "", retry_after_s=wait_s).headers()
     assert headers == {"retry-after": seconds, "retry-after-ms": milliseconds}
+
+
+def test_a_full_server_is_left_alone_for_a_second_and_not_by_all_until_the_same_moment() -> None:
+    waits = {from_job(JobError("overloaded", retry_after_s=0.02)).retry_after_s for _ in range(50)}
+    assert len(waits) > 40
+    assert all(wait_s is not None and 1.0 <= wait_s <= 1.25 for wait_s in waits)
 
 
 def test_what_must_not_be_retried_says_so() -> None:

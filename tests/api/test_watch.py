@@ -34,9 +34,34 @@ async def test_gauges_tell_workers_and_queues_of_each_model() -> None:
     assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
     assert watched.value("queue_tokens", model=EMBED.id, lane="bulk") == 5
     assert watched.value("queue_depth", model=EMBED.id, lane="bulk") == 1
-    del watched.client.served[EMBED.id]
+
+
+async def test_forgotten_model_has_no_gauges_until_it_is_known_again() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    forgotten = watched.client.served.pop(EMBED.id)
+    for _ in range(2):
+        await watched.watch.refresh()
+        assert watched.value("live_workers", model=EMBED.id) is None  # 0 is an alert
+        for lane in ("online", "bulk"):
+            assert watched.value("queue_tokens", model=EMBED.id, lane=lane) is None
+            assert watched.value("queue_depth", model=EMBED.id, lane=lane) is None
+            assert watched.value("queue_oldest_age_seconds", model=EMBED.id, lane=lane) is None
+            assert watched.value("estimated_wait_seconds", model=EMBED.id, lane=lane) is None
+        assert watched.value("live_workers", model=SCORE.id) == 1
+    watched.client.served[EMBED.id] = forgotten
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=EMBED.id) == 1
+    assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
+
+
+async def test_gauge_tells_only_of_workers_that_surely_live() -> None:
+    """As readiness does: in doubt jobs wait, which no alert should take for a live worker."""
+    watched = Watched()
+    watched.client.doubts = True
     await watched.watch.refresh()
     assert watched.value("live_workers", model=EMBED.id) == 0
+    assert watched.watch.lacking("any") == "no model has a live worker"
 
 
 async def test_gauges_tell_how_long_a_job_waits_and_would_wait() -> None:
@@ -90,6 +115,15 @@ async def test_readiness_asks_for_as_many_workers_as_it_is_told(
         await watched.watch.refresh()
         found.append(watched.watch.lacking(ready_when) is not None)
     assert found == lacking
+
+
+async def test_readiness_goes_with_the_last_worker_and_not_with_the_next_look() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    assert watched.watch.lacking("any") is None
+    for model in (EMBED.id, SCORE.id):
+        watched.client.set_live(model, 0)
+    assert watched.watch.lacking("any") == "no model has a live worker"
 
 
 async def test_live_workers_that_differ_are_told_once_and_counted_each_time() -> None:

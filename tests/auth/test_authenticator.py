@@ -2,7 +2,7 @@
 
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,11 +10,14 @@ from hand_clock import HandClock
 
 from auth.authenticator import Authenticator
 from auth.errors import InvalidKey, MissingKey
+from auth.holder import Holder
 from auth.key import generate_key
 from auth.pepper import Peppers
 from auth.principal import ANONYMOUS, Principal
-from auth.record import KeyRecord
+from auth.record import KeyRecord, Limits
 from auth.snapshot import EMPTY, Snapshot
+
+NO_PROJECTS: Mapping[str, Limits] = {}
 
 
 class Door:
@@ -36,9 +39,15 @@ class Door:
         self.authenticator = Authenticator(now=clock)
         self.put()
 
-    def put(self, peppers: Peppers | None = None, **changes: object) -> None:
+    def put(
+        self,
+        projects: Mapping[str, Limits] = NO_PROJECTS,
+        peppers: Peppers | None = None,
+        **changes: object,
+    ) -> None:
         record = replace(self.record, **changes)
-        self.authenticator.replace(Snapshot(1, {self.kid: record}), peppers or self.peppers)
+        snapshot = Snapshot(1, {self.kid: record}, projects)
+        self.authenticator.replace(snapshot, peppers or self.peppers)
 
 
 @pytest.fixture
@@ -77,6 +86,32 @@ def test_a_key_gives_the_rights_of_its_row(door: Door) -> None:
     assert not principal.may("rerank")
     assert principal.may_use("m")
     assert not principal.may_use("other")
+
+
+def test_a_key_is_held_to_its_own_limits_and_to_those_of_its_project(door: Door) -> None:
+    own, shared = Limits(rpm=60), Limits(tpm=1_000)
+    door.put({"shop": shared}, project="shop", limits=own)
+    principal = door.authenticator.authenticate(door.key)
+    assert principal.project == "shop"
+    assert principal.holders == (Holder("key", door.kid, own), Holder("project", "shop", shared))
+
+
+def test_who_has_no_limits_holds_nothing(door: Door) -> None:
+    assert door.authenticator.authenticate(door.key).holders == ()
+    door.put({"shop": Limits()}, project="shop", limits=Limits(burst_s=5.0))
+    assert door.authenticator.authenticate(door.key).holders == ()
+    door.put({"shop": Limits(max_concurrency=1)}, project="shop")
+    (holder,) = door.authenticator.authenticate(door.key).holders
+    assert holder.kind == "project"
+
+
+def test_a_principal_is_made_once_for_each_snapshot(door: Door) -> None:
+    first = door.authenticator.authenticate(door.key)
+    assert door.authenticator.authenticate(door.key) is first
+    door.put(scopes=frozenset({"rerank"}))
+    second = door.authenticator.authenticate(door.key)
+    assert not second.may("embed")
+    assert second.may("rerank")
 
 
 @pytest.mark.parametrize("presented", [None, ""])
@@ -129,6 +164,19 @@ REFUSALS: dict[str, Refusal] = {
     "of a pepper not given": lambda door, patch: door.put(pv=7) or door.key,
     "without any pepper": lambda door, patch: (
         door.authenticator.replace(door.authenticator.snapshot, None) or door.key
+    ),
+    "revoked, after it was admitted": lambda door, patch: (
+        (door.authenticator.authenticate(door.key) and door.put(revoked_at=1)) or door.key
+    ),
+    "revoked, with limits and a project": lambda door, patch: (
+        door.put({"shop": Limits(rpm=1)}, project="shop", limits=Limits(rpm=1), revoked_at=1)
+        or door.key
+    ),
+    "of an administrator, revoked": lambda door, patch: (
+        door.put(scopes=frozenset({"admin"}), models=None, revoked_at=1) or door.key
+    ),
+    "in its grace, which is over": lambda door, patch: (
+        door.put(expires_at=1, replaces="0123456789ab") or door.key
     ),
     "after all keys were lost": lambda door, patch: (
         door.authenticator.replace(EMPTY, None) or door.key

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -64,56 +63,3 @@ def test_wrong_setting_is_one_line_and_a_usage_error() -> None:
     assert code == 2
     assert errors.count("\n") == 1
     assert "FLORILEGE_PROT" in errors
-
-
-class TestKeys:
-    @pytest.fixture
-    def data_dir(self, tmp_path: Path) -> str:
-        return str(tmp_path / "data")
-
-    def test_key_is_shown_once_and_listed_without_its_secret(self, data_dir: str) -> None:
-        code, key, note = run("keys", "create", "--name", "search", "--data-dir", data_dir)
-        assert code == 0
-        assert re.fullmatch(r"sk-live-[0-9a-f]{12}-[0-9A-Za-z]{49}\n", key)
-        assert "not shown again" in note
-        code, table, _ = run("keys", "list", "--data-dir", data_dir)
-        assert code == 0
-        assert "search" in table
-        assert key.strip().rsplit("-", 1)[1] not in table
-
-    def test_key_may_be_narrowed(self, data_dir: str) -> None:
-        _, made, _ = run(
-            *("keys", "create", "--name", "n", "--scope", "embed", "--model", "m"),
-            *("--lane", "bulk", "--json", "--data-dir", data_dir),
-        )
-        _, listed, _ = run("keys", "list", "--json", "--data-dir", data_dir)
-        (record,) = json.loads(listed)
-        assert set(json.loads(made)) == {"id", "key", "name"}
-        assert record["id"] == json.loads(made)["id"]
-        assert (record["scopes"], record["models"], record["state"]) == (["embed"], ["m"], "active")
-        assert record["lane"] == "bulk"
-
-    @pytest.mark.parametrize(("flag", "reason"), [("--scope", "scopes"), ("--lane", "lane")])
-    def test_what_no_key_can_have_is_refused(self, data_dir: str, flag: str, reason: str) -> None:
-        code, output, errors = run(
-            "keys", "create", "--name", "n", flag, "root", "--data-dir", data_dir
-        )
-        assert (code, output) == (1, "")
-        assert reason in errors
-
-    def test_revoked_key_is_shown_as_such(self, data_dir: str) -> None:
-        _, made, _ = run("keys", "create", "--name", "n", "--json", "--data-dir", data_dir)
-        kid = json.loads(made)["id"]
-        assert run("keys", "revoke", kid, "--data-dir", data_dir)[0] == 0
-        _, listed, _ = run("keys", "list", "--json", "--data-dir", data_dir)
-        assert json.loads(listed)[0]["state"] == "revoked"
-        assert run("keys", "revoke", "000000000000", "--data-dir", data_dir)[0] == 1
-
-    def test_given_pepper_is_used_and_no_file_made(self, data_dir: str) -> None:
-        pepper = "1:" + "A" * 44
-        code, _, _ = run(
-            "keys", "create", "--name", "n", "--data-dir", data_dir, FLORILEGE_PEPPER=pepper
-        )
-        assert code == 0
-        assert not (Path(data_dir) / "pepper").exists()
-        assert run("keys", "create", "--name", "o", "--data-dir", data_dir)[0] == 1

@@ -12,7 +12,7 @@ from api.model_config import ModelConfigError
 from checkpoint.errors import CheckpointError
 from cli.loading import load_model
 from cli.settings import SettingsError, load_settings
-from cli.wiring import build_embedded, build_keys, build_observers, count_event, redis_config
+from cli.wiring import build_access, build_embedded, build_observers, count_event, redis_config
 from engine.errors import EngineError
 from observability.metrics import Metrics
 from transport.redis.events import TransportEvent
@@ -127,7 +127,8 @@ async def test_server_refuses_a_model_config_of_models_that_it_does_not_serve(
     path.write_text("[other]\naliases = ['a']\n")
     flags = {"model": (str(directory),), "model_config_": path, "self_test": "off"}
     settings = load_settings(flags, {})
-    authenticator, _, store = build_keys(settings)
+    observers = build_observers()
+    access = build_access(settings, observers, shared=False)
     with pytest.raises(ModelConfigError, match="'other'"):
-        await build_embedded(settings, authenticator, build_observers())
-    await store.close()
+        await build_embedded(settings, access, observers)
+    await access.close()

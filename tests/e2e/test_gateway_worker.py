@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,10 @@ from redis_server import RedisServer, free_port, running_redis
 from reference.sharp import write_checkpoint
 from server_process import COMMAND, ServerProcess
 
+from checkpoint.find import DEFAULT_MODEL
+from transport.redis.keys import model_keys
+
+QUEUE = model_keys(DEFAULT_MODEL).queues[0]
 WITHOUT_TORCH = (
     sys.executable,
     "-c",
@@ -152,7 +157,28 @@ def test_redis_that_goes_and_comes_back_empty_is_told_by_readiness(tmp_path: Pat
         redis.start()
         for process in (gateway, worker):
             process.wait_for(lambda process=process: is_ready(process), timeout_s=12)
-        gateway.wait_for(lambda: status(gateway, MODEL) == 200, timeout_s=5)  # the next heartbeat
+        assert status(gateway, MODEL) == 200
+
+
+def test_request_whose_last_worker_was_killed_is_told_to_come_again(tmp_path: Path) -> None:
+    """Long before its own deadline, and it leaves nothing."""
+    with running_redis() as redis, deployment(redis.url, tmp_path) as deployed:
+        gateway, worker = deployed.gateway(), deployed.simulated_worker("--step-s", "60")
+        deployed.settle()
+        gateway.wait_for(lambda: is_ready(gateway))
+        with ThreadPoolExecutor() as pool, gateway.client() as client:
+            body = {"model": MODEL, "input": "a text"}
+            asking = pool.submit(client.post, "/v1/embeddings", json=body)
+            gateway.wait_for(lambda: redis.call("XLEN", QUEUE) == "1")
+            worker.kill()
+            killed_s = time.monotonic()
+            answer = asking.result()
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "model_not_ready"
+        assert 5 <= int(answer.headers["retry-after"]) <= 7  # 5 s, spread by a quarter
+        assert time.monotonic() - killed_s < 12  # 8 s without a heartbeat, and the looks for it
+        assert gateway.stop() == 0
+        assert left_behind(redis) == []
 
 
 @pytest.mark.parametrize("command", ["gateway", "worker"])

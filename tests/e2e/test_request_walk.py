@@ -10,7 +10,7 @@ from types import FrameType
 import httpx
 
 from cli.settings import load_settings
-from cli.wiring import build_embedded, build_keys, build_observers
+from cli.wiring import build_access, build_embedded, build_observers
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "architecture.md"
@@ -44,10 +44,11 @@ def is_subsequence(part: list[str], whole: list[str]) -> bool:
 
 async def test_request_enters_the_files_of_the_walk_in_its_order() -> None:
     settings = load_settings({"self_test": "off", "dtype": "float32"}, {})
-    authenticator, _, _ = build_keys(settings)
+    observers = build_observers()
+    access = build_access(settings, observers, shared=False)
     profile = Profile()
     threading.setprofile(profile)  # for the engine's and the tokenizer's threads, made below
-    embedded = await build_embedded(settings, authenticator, build_observers())
+    embedded = await build_embedded(settings, access, observers)
     (worker,) = embedded.workers
     await worker.announce()
     running = asyncio.create_task(worker.run())

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import openai
 import pytest
 import uvicorn
+from fake_service import make_service
 from openai import OpenAI
 
 from api.app import create_app
 from api.gateway import Gateway, GatewayConfig
-from api.service import Service
 from auth.authenticator import Authenticator
-from observability.health import Health
 from observability.metrics import Metrics
 from transport.memory import MemoryTransport
 from transport.messages import JobError
@@ -46,8 +45,7 @@ def refusing() -> Iterator[tuple[Refusing, str]]:
         raise gateway.refuse()
 
     gateway.catalog.find = spec  # type: ignore[method-assign, assignment]
-    service = Service(gateway, Health(), metrics, created=1)
-    app = create_app(service, Authenticator(), "0")
+    app = create_app(make_service(gateway, metrics), Authenticator(), "0")
     server = Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -18,7 +18,7 @@ from server_process import ServerProcess
 from checkpoint.find import DEFAULT_MODEL
 from transport.redis.keys import GROUP, model_keys
 
-QUEUES = model_keys(DEFAULT_MODEL).queues
+QUEUES, TOKENS = model_keys(DEFAULT_MODEL).queues, model_keys(DEFAULT_MODEL).tokens
 POISON, POISON_ID = "poison", 9947  # in MiniLM's vocabulary; no other text has it
 _DEVICE = ("--tokens-per-s", "100000", "--step-s", "0.03", "--fault", f"{POISON_ID}=die")
 _BATCH = ("--max-batch-tokens", "512")  # larger requests are split

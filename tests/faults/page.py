@@ -14,6 +14,7 @@ from statistics import median
 
 from faults.load import Pace
 from faults.trial import Trial
+from redis_server import SERVER
 
 _HEAD = (
     "| fault | runs | requests | in flight | lost | wrong | double-counted | left behind "
@@ -38,9 +39,7 @@ def table(trials: Sequence[Trial], pace: Pace) -> str:
 
 def stamp() -> str:
     """When, on what, with which versions."""
-    redis = subprocess.run(
-        ["redis-server", "--version"], check=True, capture_output=True, text=True
-    )
+    redis = subprocess.run([SERVER, "--version"], check=True, capture_output=True, text=True)
     found = re.search(r"v=(\S+)", redis.stdout)
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, "

@@ -6,7 +6,7 @@ import signal
 import time
 
 import httpx
-from faults.fleet import POISON, Fleet, Role, until
+from faults.fleet import POISON, TOKENS, Fleet, Role, until
 from faults.load import Load
 from faults.trial import Fault, Hit
 from server_process import ServerProcess
@@ -14,6 +14,7 @@ from server_process import ServerProcess
 from checkpoint.find import DEFAULT_MODEL
 
 _STOPPED_S = 15.0
+_ABSENT_S = 14.0  # jobs wait 8 s for a worker, and the gateway looks once a second
 
 
 async def kill_worker(fleet: Fleet, load: Load) -> Hit:
@@ -28,6 +29,20 @@ async def kill_all_workers(fleet: Fleet, load: Load) -> Hit:
     for worker in fleet.workers:
         worker.process.kill()
     return Hit(sum(held))
+
+
+async def leave_no_worker(fleet: Fleet, load: Load) -> Hit:
+    """Whoever waits is told to come again, and nothing is left in Redis for whoever comes later."""
+    fleet.supervised = False
+    hit = await kill_all_workers(fleet, load)
+    await asyncio.sleep(_ABSENT_S)
+    with fleet.redis.client() as client:
+        if left := fleet.waiting():
+            hit.complaints.append(f"{left} jobs wait for nobody")
+        if counted := sum(int(client.get(key) or 0) for key in TOKENS):
+            hit.complaints.append(f"{counted} tokens of nobody are counted")
+    fleet.supervised = True
+    return hit
 
 
 async def kill_during_reclaim(fleet: Fleet, load: Load) -> Hit:
@@ -162,6 +177,7 @@ def _has_old(fleet: Fleet) -> bool:
 FAULTS = (
     Fault("worker killed amid a batch", kill_worker, ("redelivered",), quick=True),
     Fault("all workers killed", kill_all_workers, ("redelivered",)),
+    Fault("no worker for 14 s", leave_no_worker, ("refused",)),
     Fault(
         "worker killed while it reclaims", kill_during_reclaim, ("killed claiming", "redelivered")
     ),

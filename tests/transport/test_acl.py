@@ -12,10 +12,16 @@ from redis_server import RedisServer, running_redis
 from redis_sides import NEVER_RENEWS, QUICK, RENEWS, receive, submit, where
 from transport_jobs import MODEL, make_announcement, make_job, make_result
 
+from auth.holder import Holder
+from auth.limits.demand import Bucket, Budget, Demand, Slot
+from auth.limits.redis import RedisLimits
+from auth.record import Limits
 from transport.messages import JobError
 from transport.redis.client import RedisJobClient
-from transport.redis.connections import RedisConfig
+from transport.redis.connections import Connections, RedisConfig
 from transport.redis.consumer import ConsumerConfig, RedisJobConsumer
+from transport.redis.nudge import RedisNudge
+from transport.redis.scripts import LineScripts
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 PASSWORD = "PASSWORD"
@@ -74,6 +80,36 @@ async def test_each_role_may_do_all_of_its_work(guarded: RedisServer) -> None:
         await worker.close()
     await client.close()
     assert guarded.call("ACL", "LOG") == ""
+
+
+async def test_a_gateway_may_count_limits_and_nudge(guarded: RedisServer) -> None:
+    guarded.call("ACL", "LOG", "RESET")
+    connections = Connections(as_user(guarded, "gateway"), lambda *_: None)
+    limits = RedisLimits(LineScripts(connections.unrepeated()), nothing_used)
+    held = Limits(rpm=60, tpm=1_000, max_concurrency=2, daily_tokens=9, monthly_tokens=9)
+    for holder in (Holder("key", "0123456789ab", held), Holder("project", "a b", held)):
+        demand = Demand(
+            buckets=(Bucket(holder, "requests", 1), Bucket(holder, "tokens", 1)),
+            slots=(Slot(holder, "req", 60.0),),
+            budgets=(Budget(holder, "daily", 1), Budget(holder, "monthly", 1)),
+        )
+        for _ in range(2):
+            standing = await limits.take(demand)
+            assert standing.refusal is None
+            await limits.hand_in(standing.taken)
+        slots = [Demand(slots=(Slot(holder, f"r{i}", 60.0),)) for i in range(3)]
+        assert [(await limits.take(slot)).refusal is None for slot in slots] == [True, True, False]
+    await limits.heartbeat()
+    nudge = RedisNudge(connections)
+    await nudge.send()
+    async with asyncio.timeout(1):
+        await nudge.wait()
+    await connections.close()
+    assert guarded.call("ACL", "LOG") == ""
+
+
+async def nothing_used(holder: Holder, period: str) -> int:
+    return 0
 
 
 @pytest.mark.parametrize("role", ["gateway", "worker"])

@@ -305,7 +305,8 @@ async def test_announcement_reaches_the_gateway_whole(
         while (models := await client.models())[MODEL].spec.revision != "r2":
             await asyncio.sleep(0.001)
     assert models[MODEL].spec == announcement.spec
-    assert models[MODEL].live_workers == 1
+    assert models[MODEL].live_workers == client.live_workers(MODEL) == 1
+    assert client.live_workers("none") == 0
     assert (await client.backlog(MODEL, "online")).tokens_per_s == 1_500.0
     digest = announcement.spec.tokenizer_sha256
     assert await client.tokenizer(digest) == announcement.tokenizer_json

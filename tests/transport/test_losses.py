@@ -83,7 +83,7 @@ async def test_gateway_that_cannot_read_its_answers_is_not_healthy(redis: RedisS
         finally:
             redis.call("ACL", "SETUSER", "default", "+xread")
         async with asyncio.timeout(5):
-            while not client.healthy:
+            while not client.healthy or not client.live_workers(MODEL):
                 await asyncio.sleep(0.001)
             await client.submit(make_job())
 

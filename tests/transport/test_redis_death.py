@@ -117,7 +117,9 @@ async def test_many_jobs_of_a_dead_worker_are_spread_over_the_others(redis: Redi
         assert min(taken.values()) >= 4
 
 
-async def test_poison_is_given_up_with_an_error_for_its_caller_alone(redis: RedisServer) -> None:
+async def test_poison_is_given_up_with_an_error_for_its_caller_alone(
+    redis: RedisServer, wait_until: WaitUntil
+) -> None:
     events = Events()
     async with gateway(redis) as client, worker(redis, "heir", events=events) as heir:
         async with worker(redis, "w1", NEVER_RENEWS) as first:
@@ -131,7 +133,7 @@ async def test_poison_is_given_up_with_an_error_for_its_caller_alone(redis: Redi
                     with pytest.raises(JobError, match="poison"):
                         await poison
                     assert (await fine).worker == "w1"
-        assert events.seen["dead_lettered"] == 1
+                    await wait_until(lambda: events.seen["dead_lettered"] == 1)
         with redis.client() as direct:
             ((_, letter),) = direct.xrange(model_keys(MODEL).dead_letters)
         assert letter[b"job"] == b"poison"
@@ -151,6 +153,30 @@ async def test_job_that_was_handed_back_counts_as_never_delivered(redis: RedisSe
         assert again.attempt == 1
         await other.complete(again, make_result(again.job))
         await task
+    assert not left_behind(redis)
+
+
+async def test_jobs_that_a_leaving_worker_claimed_are_anothers_at_once(redis: RedisServer) -> None:
+    async with (
+        worker(redis, "dead", NEVER_RENEWS) as dead,
+        worker(redis, "leaving") as leaving,
+        gateway(redis) as client,
+    ):
+        waiting = [await submit(client, make_job((3,))) for _ in range(3)]
+        await receive(dead, 3)
+        async with asyncio.timeout(5):
+            while not (running := await leaving.receive(MODEL, 3, 0.01)):
+                pass
+        async with worker(redis, "heir", NEVER_RENEWS) as heir:
+            assert await heir.receive(MODEL, 1_000, 0.05) == []
+            await leaving.release(MODEL)
+            again = await receive(heir, 2)
+            assert [delivery.attempt for delivery in again] == [2, 2]
+            assert await leaving.renew(running) == running  # what it runs is still its own
+            for consumer, deliveries in ((heir, again), (leaving, running)):
+                for delivery in deliveries:
+                    await consumer.complete(delivery, make_result(delivery.job))
+            await asyncio.gather(*waiting)
     assert not left_behind(redis)
 
 

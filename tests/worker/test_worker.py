@@ -146,6 +146,24 @@ async def test_drain_finishes_the_batches_that_run_and_hands_the_rest_back(
     await asyncio.gather(left, return_exceptions=True)
 
 
+async def test_drain_hands_back_while_batches_still_run(
+    running: RunningWorker, wait_until: WaitUntil
+) -> None:
+    running.engine.gate.clear()
+    begun = [asyncio.create_task(running.submit(*[i] * 60)) for i in range(2)]
+    await wait_until(lambda: len(running.worker._batches) == 2)
+    running.worker._pending = await prefetch(running, 7, 8)
+    running.worker.drain()
+    again = await running.transport.receive(MODEL, 100, 1.0)
+    assert [d.job.input_ids[0] for d in again] == [7, 8]
+    assert not any(task.done() for task in begun)
+    running.engine.gate.set()
+    await asyncio.gather(*begun)
+    await asyncio.wait_for(running.task, 5)
+    assert await running.transport.receive(MODEL, 100, 0.0) == []  # none was handed back twice
+    running.transport.fail("engine_failed")
+
+
 async def prefetch(running: RunningWorker, *ids: int) -> list[Delivery]:
     """Jobs as if the worker had received them while it had no room."""
     for i in ids:

@@ -20,7 +20,7 @@ from transport.messages import (
     decode_outcome,
 )
 from transport.protocols import Backlog, ServedModel
-from transport.redis.announce import Announced
+from transport.redis.announce import Announced, Hearing
 from transport.redis.backoff import Backoff
 from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import encode_fields, job_keys, lane_number
@@ -45,6 +45,7 @@ class ClientConfig:
     backlog_wait_s: float = 0.1  # how long one that is asked for may be waited for
     withdraw_s: float = 0.25  # how long a caller who leaves may be kept for it
     retry_after_s: float = 1.0
+    next_worker_s: float = 5.0  # a worker that starts, or takes over, announces itself within that
 
 
 class RedisJobClient:
@@ -62,11 +63,21 @@ class RedisJobClient:
         self._config = config or ClientConfig()
         self._on_event = on_event
         self._connections = Connections(redis, on_event, on_answer)
-        self._announced = Announced(self._connections.commands)
+        # It is asked more often than Redis may be silent: a longer absence is never overlooked.
+        self._deaf_s = self._config.mailbox.healthy_s / 2
+        # Where it was away for a shorter time, the refresh may still have come too late twice.
+        away_s = self._config.mailbox.healthy_s + 2 * self._config.discovery_s
+        hearing = Hearing(self._takes_heartbeats, self._deaf_s, away_s)
+        self._announced = Announced(self._connections.commands, hearing)
         self._queues = QueuesHeard(
             self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
         )
-        listener = Listener(self._settle, self._count_unreadable, self._send_all)
+        listener = Listener(
+            on_reply=self._settle,
+            on_unreadable=self._count_unreadable,
+            on_broken=self._fail_broken,
+            on_loss=self._send_all,
+        )
         self._mailbox = Mailbox(self.name, self._connections, self._config.mailbox, listener)
         self._outstanding: dict[str, Outstanding] = {}
         self._withdrawing: set[asyncio.Task[None]] = set()
@@ -140,6 +151,9 @@ class RedisJobClient:
 
     async def models(self) -> Mapping[str, ServedModel]:
         return self._announced.models()
+
+    def live_workers(self, model: str) -> int:
+        return self._announced.live_workers(model)
 
     async def tokenizer(self, sha256: str) -> bytes:
         try:
@@ -219,6 +233,28 @@ class RedisJobClient:
             return
         self._queues.hear(waiting.job.model, reply.queued)
 
+    def _fail_broken(self, job_id: str) -> None:
+        """A part of its answer cannot be read, and the entry that could give another is gone."""
+        waiting = self._outstanding.get(job_id)
+        if waiting is not None:
+            waiting.resolve(JobError("engine_failed"))
+
+    def _fail_deserted(self) -> None:
+        """Nobody is there who would take these jobs, or finish them."""
+        models = {waiting.job.model for waiting in self._outstanding.values()}
+        deserted = {model: 0 for model in models if self._announced.is_deserted(model)}
+        for waiting in self._outstanding.values() if deserted else ():
+            if waiting.job.model in deserted:
+                error = JobError("not_ready", retry_after_s=self._config.next_worker_s)
+                deserted[waiting.job.model] += waiting.resolve(error)
+        for model, jobs in deserted.items():
+            if jobs:
+                get_logger().warning("model_deserted", model=model, failed_jobs=jobs)
+
+    def _takes_heartbeats(self) -> bool:
+        """As it takes what keeps our stream alive."""
+        return self._mailbox.written_within(self._deaf_s)
+
     def _send_all(self) -> None:
         """All that is outstanding, anew. What is on its way looks for itself whether it is lost."""
         for waiting in self._outstanding.values():
@@ -254,6 +290,7 @@ class RedisJobClient:
         while True:
             try:
                 await self._announced.refresh()
+                self._fail_deserted()
             except (Unreachable, ResponseError):
                 pass  # the mailbox says so
             except Exception as error:  # no model would be discovered any more

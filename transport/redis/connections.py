@@ -5,30 +5,30 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from transport.redis.errors import UnsupportedRedis
 from transport.redis.events import OnAnswer, OnEvent, measure_nothing
 from transport.redis.line import Line, Server, Timeouts
-
-_SENTINEL_SCHEMES = {"redis+sentinel": False, "rediss+sentinel": True}  # with TLS
-_TLS_SCHEMES = ("rediss", "rediss+sentinel")
-_SCHEMES = ("redis", "rediss", "unix", *_SENTINEL_SCHEMES)
-_NO_URL = (
-    "not the URL of a Redis: redis://, rediss://, unix://, redis+sentinel:// or "
-    "rediss+sentinel://; percent-encode special characters of a password, or give it by itself"
+from transport.redis.url import (
+    NO_OPTIONS,
+    TLS_SCHEMES,
+    InvalidRedisUrl,
+    RedisUrl,
+    parse_redis_url,
 )
+
 _BLOCKING_MARGIN_S = 3.0  # what a blocking read may take beyond its own wait
 
 
 @dataclass(frozen=True)
 class RedisConfig:
-    """`url` is redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db.
+    """`url` is what `transport.redis.url` takes.
 
     User and password are those of the URL unless given; with Sentinel they are those of Redis.
     """
@@ -71,6 +71,10 @@ class Connections:
     def blocking(self) -> Line:
         """A line of its own for one reader. Nothing is read twice: what was lost is recovered."""
         return self._line(self.config.blocking_timeout_s, attempts=1)
+
+    def unrepeated(self) -> Line:
+        """A line of its own for commands that must not run twice: what fails may have been done."""
+        return self._line(self.config.command_timeout_s, attempts=1)
 
     async def close(self) -> None:
         for line in self._lines:
@@ -117,40 +121,21 @@ class _SentinelAskedInTurn(Sentinel):
 def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
     """The pool only makes connections; the lines keep them. Raises UnsupportedRedis."""
     try:
-        parts = urlsplit(config.url)
-        _check(parts, config)
-        make = _sentinel_pool if parts.scheme in _SENTINEL_SCHEMES else _server_pool
-        pool, sentinel = make(config, _options(config))
-        pool.make_connection()  # which is when an option that it does not know is noticed
-    except (TypeError, ValueError):  # whose text may hold a piece of the password
-        raise UnsupportedRedis(_NO_URL) from None
-    return pool, sentinel
-
-
-def _check(parts: SplitResult, config: RedisConfig) -> None:
-    """Refuse at the start what redis-py would ignore, or try for ever.
-
-    Raises UnsupportedRedis, and ValueError where there is no more to say.
-    """
-    if parts.scheme not in _SCHEMES or parts.fragment:
-        raise ValueError
-    database = parts.path.strip("/")
-    if parts.scheme in _SENTINEL_SCHEMES:
-        service, _, database = database.partition("/")
-        if not service or service.isdecimal():
-            raise UnsupportedRedis(
-                f"{parts.scheme}:// needs the name of a service: //host:26379/mymaster/0"
-            )
-    if parts.scheme != "unix" and database and not database.isdecimal():
-        raise UnsupportedRedis(
-            "the path of a Redis URL ends with the number of a database, such as /0; "
-            "percent-encode special characters of a password"
-        )
-    if parts.scheme in _TLS_SCHEMES:
+        url = parse_redis_url(config.url)
+    except InvalidRedisUrl as error:
+        raise UnsupportedRedis(str(error)) from None
+    if url.tls:
         _check_tls(config)
     elif _tls_options(config):
-        schemes = " or ".join(f"{scheme}://" for scheme in _TLS_SCHEMES)
+        schemes = " or ".join(f"{scheme}://" for scheme in TLS_SCHEMES)
         raise UnsupportedRedis(f"files of TLS are given, but the URL says no TLS: use {schemes}")
+    try:
+        make = _sentinel_pool if url.by_sentinel else _server_pool
+        pool, sentinel = make(config, url)
+        pool.make_connection()  # which is when an option that it does not know is noticed
+    except (AttributeError, RedisError, TypeError, ValueError):  # which may tell the password
+        raise UnsupportedRedis(NO_OPTIONS) from None
+    return pool, sentinel
 
 
 def _check_tls(config: RedisConfig) -> None:
@@ -169,42 +154,32 @@ def _check_tls(config: RedisConfig) -> None:
         raise UnsupportedRedis(f"files of TLS cannot be used: {files}: {error.strerror}") from None
 
 
-def _server_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[ConnectionPool, None]:
-    if urlsplit(config.url).scheme == "rediss":
-        options |= _tls_options(config)
+def _server_pool(config: RedisConfig, url: RedisUrl) -> tuple[ConnectionPool, None]:
+    options = _options(config) | (_tls_options(config) if url.tls else {})
     # What is given goes before what the URL says, which from_url would let win.
     pool = ConnectionPool.from_url(config.url, **options)
     pool.connection_kwargs.update(_credentials(config.username, config.password))
     return pool, None
 
 
-def _sentinel_pool(config: RedisConfig, options: dict[str, Any]) -> tuple[ConnectionPool, Sentinel]:
-    parts = urlsplit(config.url)
-    tls = _SENTINEL_SCHEMES[parts.scheme]
-    user, _, hosts = parts.netloc.rpartition("@")
-    service, _, db = parts.path.strip("/").partition("/")
-    username, _, password = user.partition(":")
-    if tls:
+def _sentinel_pool(config: RedisConfig, url: RedisUrl) -> tuple[ConnectionPool, Sentinel]:
+    options = _options(config)
+    if url.tls:
         options |= {"ssl": True, **_tls_options(config)}
     sentinel_options = options | _credentials(config.sentinel_username, config.sentinel_password)
-    options |= _credentials(unquote(username) or None, unquote(password) or None)
+    options |= _credentials(url.username, url.password)
     options |= _credentials(config.username, config.password)
     sentinel = _SentinelAskedInTurn(
-        [_address(host) for host in hosts.split(",")],
-        sentinel_kwargs=sentinel_options | _timeouts(config),
+        url.addresses, sentinel_kwargs=sentinel_options | _timeouts(config)
     )
-    return SentinelConnectionPool(service, sentinel, db=int(db or 0), **options), sentinel
-
-
-def _address(host: str) -> tuple[str, int]:
-    parts = urlsplit(f"//{host}")
-    return parts.hostname or "localhost", parts.port or 26379
+    return SentinelConnectionPool(url.service, sentinel, db=url.database, **options), sentinel
 
 
 def _options(config: RedisConfig) -> dict[str, Any]:
     """The line has its own timeouts, and nothing below it may repeat a command."""
     return {
         "protocol": 2,
+        "driver_info": None,  # no CLIENT SETINFO, which no role has a right to
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": None,
         "socket_connect_timeout": config.connect_timeout_s,

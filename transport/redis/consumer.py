@@ -87,8 +87,8 @@ class RedisJobConsumer:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
-        for model, intake in self._intakes.items():
-            await self.hand_back(intake.drain_ready())
+        for model in self._intakes:
+            await self.release(model)
             with contextlib.suppress(Unreachable, ResponseError):
                 await self._reap(model, leaving=self.name)
         await self._connections.close()
@@ -157,6 +157,11 @@ class RedisJobConsumer:
         for failure in await asyncio.gather(*giving, return_exceptions=True):
             if isinstance(failure, BaseException):  # their lease runs out
                 get_logger().warning("not_handed_back", error=str(failure))
+
+    async def release(self, model: str) -> None:
+        """Claimed deliveries, and those that were too large to be given out so far."""
+        if model in self._intakes:
+            await self.hand_back(self._intakes[model].drain_ready())
 
     # --- what runs beside it ---
 

@@ -1,4 +1,4 @@
-"""Every key in Redis: `florilege:{models,q,tokens,hb,model,tok,rep,dd,dlq}`.
+"""Every key in Redis: `florilege:{models,q,tokens,hb,model,tok,rep,dd,dlq,rl:nudge}`.
 
 | key | type | holds | lives |
 |---|---|---|---|
@@ -11,6 +11,7 @@
 | `rep:{gateway}` | stream | answers on their way to one gateway | a minute after its death |
 | `dd:{job}` | string | the entry that holds the job | the job's budget and a minute |
 | `dlq:{id}` | stream | what is known of jobs that killed their workers, 1,000 at most | a week |
+| `rl:nudge` | stream | one empty entry: keys have changed | a minute |
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ PREFIX = "florilege:"
 GROUP = "w"
 LANES: tuple[Lane, ...] = ("online", "bulk")
 MODELS = f"{PREFIX}models"
+NUDGE = f"{PREFIX}rl:nudge"
 KEEP_S = 86_400  # what is known of a model, after its last heartbeat
 
 

@@ -20,6 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import OnAnswer, measure_nothing
+from transport.redis.patience import patience
 
 Argument = bytes | memoryview | str | int | float
 _LEAST_VERSION = (7, 0)
@@ -147,7 +148,7 @@ class Line:
                 connection = await self._connected()
                 packed = [_pack(command.arguments) for command in batch]
                 slow_s = sum(map(len, packed)) / _SLOWEST_BYTES_S
-                async with asyncio.timeout(self.timeouts.answer_s + slow_s):
+                async with patience(self.timeouts.answer_s + slow_s):
                     await connection.send_packed_command(packed, check_health=False)
                     await self._read_answers(connection, batch)
                 return
@@ -210,7 +211,7 @@ async def _identify(connection: AbstractConnection) -> Server:
     text = (await connection.read_response()).decode()
     info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     version = info["redis_version"]
-    if info.get("redis_mode") == "cluster":
+    if info.get("redis_mode", info.get("server_mode")) == "cluster":  # Redis', and Valkey's name
         raise UnsupportedRedis(
             "this is a Redis Cluster: its scripts cannot reach a job, its counter and its reply at "
             "once. Use one Redis, with Sentinel where it must fail over"

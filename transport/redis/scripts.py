@@ -1,12 +1,17 @@
 """The Lua scripts: each does one step of the protocol whole, and may run twice."""
 
+from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
+from transport.redis.errors import Unreachable
 from transport.redis.line import Argument, Line
+from transport.redis.patience import patience
 
 
 class Script:
@@ -18,7 +23,7 @@ class Script:
         # What only reads is called so, or its keys would need the right to be written.
         self._form = "_RO" if "no-writes" in shebang else ""
         self.text = "\n".join([shebang, _read("jobs") if of_jobs else "", body])
-        self._sha1 = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._sha1 = _sha1(self.text)
 
     async def run(self, line: Line, keys: tuple[str, ...], *arguments: Argument) -> Any:
         """The raw answer. Raises what `Line.execute` raises."""
@@ -29,6 +34,35 @@ class Script:
         except NoScriptError:  # a new server, or SCRIPT FLUSH
             command = ("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
             return await line.execute(*command, op=self.name)
+
+
+class LineScripts:
+    """Runs the scripts of others, which know of no line, on one."""
+
+    def __init__(self, line: Line, timeout_s: float = 1.0) -> None:
+        """`line` makes one attempt, unless every script may run twice."""
+        self._line = line
+        self._timeout_s = timeout_s  # of a script, connecting included
+
+    async def run(self, text: str, keys: Sequence[str], *arguments: Argument) -> Any:
+        """The raw answer. Raises redis' ConnectionError and TimeoutError, where nothing is known of
+        what became of it, and ResponseError.
+        """
+        try:
+            async with patience(self._timeout_s):
+                try:
+                    return await self._line.execute(
+                        "EVALSHA", _sha1(text), len(keys), *keys, *arguments
+                    )
+                except NoScriptError:
+                    return await self._line.execute("EVAL", text, len(keys), *keys, *arguments)
+        except Unreachable as error:
+            raise RedisConnectionError(str(error)) from error
+
+
+@lru_cache(maxsize=64)
+def _sha1(text: str) -> str:
+    return sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _read(name: str) -> str:

@@ -1,0 +1,1 @@
+"""How much a caller may ask for: what is counted, where, and what happens when Redis is away."""

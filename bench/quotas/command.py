@@ -1,0 +1,45 @@
+"""`python -m bench quotas`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from bench.client import RequestFailed
+from bench.fleet.processes import StartFailed
+from bench.quotas.measure import QuotaEffort, measure_quotas
+from bench.quotas.report import quotas_markdown
+from bench.results import write
+
+_DESCRIPTION = "Keys at many times their limits, over two gateways that the suite starts itself."
+
+
+def main(arguments: Sequence[str]) -> None:
+    given = _parser().parse_args(arguments)
+    effort = QuotaEffort(flood_s=given.seconds, rest_s=given.rest_s, rounds=given.rounds)
+    progress = Console(stderr=True)
+    try:
+        results = uvloop.run(
+            measure_quotas(effort, lambda doing: progress.print(doing, style="dim"))
+        )
+    except (StartFailed, RequestFailed) as error:
+        progress.print(f"bench: {error}", style="red", markup=False)
+        raise SystemExit(1) from None
+    report = quotas_markdown(results)
+    json_path: Path | None = given.json
+    if json_path is not None:
+        write(results, json_path)
+        json_path.with_suffix(".md").write_text(report)
+    sys.stdout.write(report)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench quotas", description=_DESCRIPTION)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of the flood (%(default)s)")
+    parser.add_argument("--rest-s", type=float, default=30.0, help="beside it (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=300, help="of the costs (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="and OUT's .md")
+    return parser
