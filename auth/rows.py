@@ -1,29 +1,48 @@
 """How a key, and its limits, lie in their tables."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, bindparam, or_, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from auth.errors import UnknownKey
 from auth.key import KID_BYTES
-from auth.record import KeyRecord, Limits
+from auth.record import KeyRecord, Limits, is_storable
 from auth.schema import keys
 
 LIMITS = tuple(f.name for f in fields(Limits))
+_STREAMED = {"yield_per": 200}  # rows, some milliseconds' worth
 _RECORD = [column for column in keys.c if column.name != "revision"]
 
 
-async def read_keys(connection: AsyncConnection, which: ColumnElement[bool]) -> list[KeyRecord]:
-    """The oldest first."""
-    statement = select(*_RECORD).where(which).order_by(keys.c.created_at, keys.c.kid)
-    return [_record_of(row) for row in await connection.execute(statement)]
+async def read_keys(
+    connection: AsyncConnection, which: ColumnElement[bool], most: int | None = None
+) -> list[KeyRecord]:
+    """The oldest first, `most` of them where that is given.
+
+    Of a hundred thousand the event loop has its turns between: reading them takes seconds.
+    """
+    statement = select(*_RECORD).where(which).order_by(keys.c.created_at, keys.c.kid).limit(most)
+    records: list[KeyRecord] = []
+    async with connection.stream(statement, execution_options=_STREAMED) as result:
+        async for rows in result.partitions():
+            records += map(_record_of, rows)
+            await asyncio.sleep(0)
+    return records
+
+
+def behind(record: KeyRecord) -> ColumnElement[bool]:
+    """The keys that follow this one in the order of `read_keys`."""
+    return tuple_(keys.c.created_at, keys.c.kid) > (record.created_at, record.kid)
 
 
 async def read_key(connection: AsyncConnection, kid: str) -> KeyRecord:
     """Raises `UnknownKey`."""
+    if not is_storable(kid):
+        raise unknown_key(kid)
     found = await read_keys(connection, keys.c.kid == kid)
     if not found:
         raise unknown_key(kid)

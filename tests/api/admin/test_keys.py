@@ -28,7 +28,7 @@ FULL = {
         "max_concurrency": 4,
         "burst_s": 1.5,
         "daily_tokens": 1,
-        "monthly_tokens": 2**50,
+        "monthly_tokens": 10**15,
     },
     "expires_at": 4_000_000_000,
 }
