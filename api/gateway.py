@@ -165,6 +165,7 @@ class Gateway:
 
     async def _submit_all(self, jobs: Sequence[Job], context: RequestContext) -> list[JobResult]:
         submitted_s = time.perf_counter()
+        context.submitted = True
         results = await self._await_all(jobs)
         elapsed_s = time.perf_counter() - submitted_s
         slowest = max(results, key=lambda result: sum(result.timings.values()))
