@@ -10,6 +10,8 @@ from rich.table import Table
 from api.admin.key_answer import state_of
 from auth.record import KeyRecord, Limits
 
+_WIDEST = 1_000_000  # characters a line
+
 
 def print_keys(records: Sequence[KeyRecord]) -> None:
     """All of each but what `print_key` tells better."""
@@ -56,7 +58,8 @@ def _print(table: Table) -> None:
     # A name is a name, whatever it looks like.
     console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:  # another program has no width, and reads lines
-        console.width = max(console.width, console.measure(table).maximum)
+        unbounded = console.options.update_width(_WIDEST)
+        console.width = max(console.width, console.measure(table, options=unbounded).maximum)
     console.print(table)
 
 
