@@ -166,7 +166,7 @@ async def test_requests_at_a_time(quotas: Quotas) -> None:
     await quotas.begin(caller(KEY), "b", 60.0)
     exceeded = await refusal(quotas, caller(KEY), "c")
     assert (exceeded.limit, exceeded.bound, exceeded.used) == ("concurrency", 2, 2)
-    assert 0 < exceeded.wait_s <= 1.0
+    assert 0 < exceeded.wait_s <= 1.5  # a guess of a second, spread
     assert exceeded.requests is not None
     assert exceeded.requests.remaining == 58  # what was refused is not counted
     await first.settle(kept=True)
