@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, bindparam, or_, select, tuple_, update
@@ -86,7 +87,20 @@ def row_of(record: KeyRecord) -> dict[str, Any]:
 
 
 def limits_of(row: Row[Any]) -> Limits:
-    return Limits(**{name: row._mapping[name] for name in LIMITS})
+    return _limits(*[row._mapping[name] for name in LIMITS])
+
+
+# Most keys have the limits and scopes of others. Objects of their own would be looked through at
+# each full collection of garbage, in which the event loop stands still.
+@lru_cache(maxsize=4_096)
+def _limits(*values: int | float | None) -> Limits:
+    named: dict[str, Any] = dict(zip(LIMITS, values, strict=True))
+    return Limits(**named)
+
+
+@lru_cache(maxsize=4_096)
+def _names(*names: str) -> frozenset[str]:
+    return frozenset(names)
 
 
 def _record_of(row: Row[Any]) -> KeyRecord:
@@ -95,7 +109,7 @@ def _record_of(row: Row[Any]) -> KeyRecord:
         **{name: value for name, value in values.items() if name not in LIMITS}
         | {
             "limits": limits_of(row),
-            "scopes": frozenset(values["scopes"]),
-            "models": None if values["models"] is None else frozenset(values["models"]),
+            "scopes": _names(*values["scopes"]),
+            "models": None if values["models"] is None else _names(*values["models"]),
         }
     )
