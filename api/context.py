@@ -30,6 +30,7 @@ class RequestContext:
     tokens: int = 0
     inputs: int = 0
     truncated: int = 0
+    submitted: bool = False  # whether any of its work was sent to a worker
     error_type: str = ""
     headers: dict[str, str] = field(default_factory=dict)  # of the answer
 

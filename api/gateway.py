@@ -166,6 +166,7 @@ class Gateway:
 
     async def _submit_all(self, jobs: Sequence[Job], context: RequestContext) -> list[JobResult]:
         submitted_s = time.perf_counter()
+        context.submitted = True
         try:
             results = await self._await_all(jobs)
         except JobError as error:

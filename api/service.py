@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from api.catalog import NamedModel, UnknownModel
@@ -63,6 +63,10 @@ class Service:
         except ApiError as error:
             # A bad request is one; what was refused or failed for no fault of its own is none.
             counts = error.row.status < 500 and error.row.status != 429
+            raise
+        except ClientDisconnect:
+            # What was sent to a worker may have been done: leaving early makes nothing free.
+            counts = context.submitted
             raise
         finally:
             await context.allowance.settle(counts)

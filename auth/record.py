@@ -79,7 +79,7 @@ class NewKey:
     limits: Limits = Limits()
     expires_at: int | None = None
 
-    def check(self) -> None:
+    def check(self, now: float) -> None:
         """Raises `KeyRefused` for a field outside its range; `env` is `generate_key`'s to check."""
         if not _is_text(self.name):
             raise KeyRefused("printable characters", "name")
@@ -92,8 +92,8 @@ class NewKey:
             raise KeyRefused("at least one, or none given for all", "models")
         if self.lane is not None and self.lane not in LANES:
             raise KeyRefused(f"one of {', '.join(sorted(LANES))}", "lane")
-        if self.expires_at is not None and not 0 < self.expires_at <= LATEST:
-            raise KeyRefused("a time before the year 10000", "expires_at")
+        if self.expires_at is not None and not now < self.expires_at <= LATEST:
+            raise KeyRefused("a time to come, before the year 10000", "expires_at")
         self.limits.check()
 
 
@@ -112,6 +112,36 @@ class KeyRecord(NewKey):
     def active(self, now: float) -> bool:
         """Neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """On what terms a key is replaced; seconds from now."""
+
+    grace_s: float  # how long the old key goes on, at the most
+    expires_in_s: float | None = None  # life of the new key; None: as long as the old one's was
+
+    def check(self) -> None:
+        """Raises `KeyRefused`."""
+        if not 0 <= self.grace_s <= LATEST:  # nor is NaN
+            raise KeyRefused("0 s or more", "grace_s")
+        if self.expires_in_s is not None and not 1 <= self.expires_in_s <= LATEST:
+            raise KeyRefused("1 s or more", "expires_in_s")
+
+    def expiry(self, old: KeyRecord, now: float) -> int | None:
+        """Of the new key, in seconds since 1970; None where it has none."""
+        life_s = self.expires_in_s
+        if life_s is None:
+            if old.expires_at is None:
+                return None
+            life_s = old.expires_at - old.created_at
+        return min(int(now + life_s), LATEST)
+
+
+def is_storable(text: str) -> bool:
+    """Whether any database can hold it, or be asked for it: PostgreSQL knows no NUL, and UTF-8 no
+    lone surrogates."""
+    return "\0" not in text and not any("\ud800" <= symbol <= "\udfff" for symbol in text)
 
 
 def _is_text(text: str) -> bool:

@@ -26,6 +26,8 @@ from cli.urls import (
 
 PREFIX = "FLORILEGE_"
 
+_LONGEST_S = 600.0  # of a request: a lease on one of its key's slots lasts longer
+
 
 class SettingsError(Exception):
     """A flag or variable that cannot be; the message names it."""
@@ -95,8 +97,12 @@ class Settings(BaseModel):
     bulk_tokens: int = Field(
         32_768, ge=1, description="A larger request that asks for no lane is bulk"
     )
-    timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none")
-    max_timeout_s: float = Field(600.0, gt=0, description="Longest deadline a request may name")
+    timeout_s: float = Field(
+        60.0, gt=0, le=_LONGEST_S, description="Deadline of a request that names none"
+    )
+    max_timeout_s: float = Field(
+        600.0, gt=0, le=_LONGEST_S, description="Longest deadline a request may name, up to 600"
+    )
     tokenizer_threads: int = Field(2, ge=1, description="Threads that tokenize")
     drain_s: float = Field(25.0, ge=0, description="Time to finish requests after SIGTERM")
 

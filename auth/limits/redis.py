@@ -26,6 +26,8 @@ _SILENT_S = 15.0  # five heartbeats
 # where midnight comes between.
 _MOST_ROUNDS = 6
 
+_KEYS_AT_ONCE = 500  # others have their turn between
+
 _Argument = str | int | float
 
 
@@ -33,11 +35,14 @@ def _script(name: str) -> str:
     return files("auth.limits").joinpath("lua", f"{name}.lua").read_text()
 
 
-_TAKE, _GIVE_BACK, _HEARTBEAT = map(_script, ("take", "give_back", "heartbeat"))
+_TAKE, _GIVE_BACK, _HEARTBEAT, _ASK_AGAIN = map(
+    _script, ("take", "give_back", "heartbeat", "ask_again")
+)
 
 
 class RedisLimits:
-    """Each call is one script; a second where a budget is met for the first time."""
+    """Each call is one script; a second where the database is to be asked what a budget has used:
+    where it is met for the first time, and every RESEED_S from then on."""
 
     def __init__(
         self,
@@ -93,6 +98,18 @@ class RedisLimits:
             arguments += [budget.cost, born]
         uses = map(_use_key, taken.budgets, [label for label, _, _ in counted])
         await self._run(_GIVE_BACK, [*_keys(taken), *uses], *arguments)
+
+    async def ask_again(self, budgets: Sequence[Budget]) -> None:
+        """Have Redis ask the database of these budgets before it grants any more of them.
+
+        More was used than Redis was told. The larger of both counts holds, so that nothing is
+        counted twice, and again every RESEED_S, which finds what was not written down yet. Raises
+        what `take` does.
+        """
+        now = self._here() + self._ahead_s
+        keys = [_use_key(budget, span_of(budget.period, now).label) for budget in budgets]
+        for first in range(0, len(keys), _KEYS_AT_ONCE):
+            await self._run(_ASK_AGAIN, keys[first : first + _KEYS_AT_ONCE])
 
     async def heartbeat(self) -> None:
         """Be counted among the gateways, and count them. Raises what `take` does."""

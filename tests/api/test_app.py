@@ -103,6 +103,10 @@ async def test_no_key_and_a_wrong_key_have_one_body_each(closed: FakeService) ->
         ({"x-api-key": "all"}, "all"),
         ({"authorization": "Basic abc", "x-api-key": "all"}, "all"),
         ({"authorization": "Bearer "}, None),
+        ({"api-key": " all "}, "all"),
+        ({"x-api-key": "all\t"}, "all"),
+        ({"api-key": " ", "x-api-key": "all "}, "all"),
+        ({"authorization": "Bearer ", "api-key": " "}, None),
         ({}, None),
     ],
 )

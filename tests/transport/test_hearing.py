@@ -10,7 +10,7 @@ from transport_jobs import MODEL, make_spec
 from transport.redis.announce import Announced, Hearing
 from transport.redis.errors import Unreachable
 
-DEAF_S, AWAY_S, DEAD_S = 2.5, 7.0, 8.0
+DEAF_S, HEALTHY_S, DEAD_S = 2.5, 5.0, 8.0
 
 
 class Announcing:
@@ -23,8 +23,9 @@ class Announcing:
         self.is_empty = False
         self.spec, self.digest = make_spec().to_json(), b"d"
         self.heartbeats: dict[bytes, bytes] = {}
+        self._healthy_s = clock.now  # when Redis last took and answered everything
         line: Any = self
-        self.gateway = Announced(line, Hearing(lambda: self.takes_heartbeats, DEAF_S, AWAY_S))
+        self.gateway = Announced(line, Hearing(lambda: self.takes_heartbeats, DEAF_S))
 
     @property
     def redis_ms(self) -> int:
@@ -51,6 +52,10 @@ class Announcing:
             self.clock.now += 1
             for worker in workers:
                 self.heartbeat(worker)
+            if self.answers and self.takes_heartbeats:
+                if self.clock.now - self._healthy_s > HEALTHY_S:
+                    self.gateway.doubt()
+                self._healthy_s = self.clock.now
             if self.answers:
                 await self.gateway.refresh()
             else:
@@ -126,7 +131,7 @@ async def test_worker_that_was_dead_before_we_came_is_not_believed(heard: Announ
 async def test_absence_of_redis_counts_as_nobodys_silence(heard: Announcing, what: str) -> None:
     setattr(heard, what, False)
     await heard.live(60, b"w1")
-    assert (heard.believed, heard.sure, heard.deserted) == (1, 0, False)
+    assert (heard.believed, heard.deserted) == (1, False)
     setattr(heard, what, True)
     await heard.live(1)
     assert (heard.believed, heard.sure, heard.deserted) == (1, 0, False)
@@ -257,6 +262,22 @@ async def test_worker_is_believed_though_another_changed_the_announcement(
     await heard.live(1, b"w2")
     assert heard.gateway.models()[MODEL].spec.max_tokens == 7
     assert (heard.believed, heard.sure) == (2, 1)
+
+
+async def test_worker_that_was_heard_since_redis_came_back_is_not_doubted(
+    heard: Announcing,
+) -> None:
+    """Whoever read the answers may have been away for longer than Redis."""
+    heard.gateway.doubt()
+    assert heard.sure == 1
+    heard.answers = False
+    await heard.live(1)
+    heard.gateway.doubt()
+    assert heard.sure == 0
+    heard.answers = True
+    await heard.live(1, b"w1")
+    heard.gateway.doubt()
+    assert heard.sure == 1
 
 
 async def test_models_differ_in_who_serves_them(heard: Announcing) -> None:

@@ -79,7 +79,6 @@ class Hearing(NamedTuple):
 
     takes_heartbeats: Callable[[], bool]  # whether Redis lately took what we write ourselves
     deaf_s: float  # without a refresh for so long, news may have been missed
-    away_s: float  # after so long, who was heard before is in doubt
 
 
 class Announced:
@@ -93,7 +92,6 @@ class Announced:
         self._now_ms, self._heard_s = 0, float("-inf")  # Redis' clock when we last heard, and ours
         self._failed = False  # the last refresh
         self._listens_s = float("-inf")  # the last refresh before which news may have been missed
-        self._well_s = float("-inf")  # the last refresh while workers could be heard
         self._sure_s = float("-inf")  # who was heard before is in doubt
 
     async def refresh(self) -> None:
@@ -117,6 +115,11 @@ class Announced:
                 del self._models[model]
         for model in self._unreadable.keys() - set(names):
             del self._unreadable[model]
+
+    def doubt(self) -> None:
+        """Redis was away for long, and may be empty: a worker is sure once it is heard anew."""
+        is_deaf = self._is_deaf(asyncio.get_running_loop().time())
+        self._sure_s = float("inf") if is_deaf else self._listens_s  # else it was heard since
 
     def models(self) -> Mapping[str, ServedModel]:
         return {
@@ -164,19 +167,20 @@ class Announced:
 
     def _count_silence(self) -> None:
         """From this refresh on, where anything may have been missed before it."""
-        now_s, well = asyncio.get_running_loop().time(), self._hearing.takes_heartbeats()
-        if self._failed or not well or now_s - self._heard_s > self._hearing.deaf_s:
+        now_s = asyncio.get_running_loop().time()
+        if self._is_deaf(now_s):
             self._listens_s = now_s
-            if now_s - self._well_s > self._hearing.away_s:
-                self._sure_s = now_s
             for known in self._models.values():
                 for worker, heartbeat in known.heartbeats.items():
                     if heartbeat.until_s > self._heard_s:
                         anew = heartbeat._replace(until_s=now_s + DEAD_AFTER_MS / 1000)
                         known.heartbeats[worker] = anew
-        if well:
-            self._well_s = now_s
         self._heard_s, self._failed = now_s, False
+        self._sure_s = min(self._sure_s, now_s)
+
+    def _is_deaf(self, now_s: float) -> bool:
+        takes = self._hearing.takes_heartbeats()
+        return self._failed or not takes or now_s - self._heard_s > self._hearing.deaf_s
 
     def _believed(self, known: _Known) -> list[_Heartbeat]:
         """Of those that were not silent for too long, as of the last refresh."""

@@ -65,9 +65,7 @@ class RedisJobClient:
         self._connections = Connections(redis, on_event, on_answer)
         # It is asked more often than Redis may be silent: a longer absence is never overlooked.
         self._deaf_s = self._config.mailbox.healthy_s / 2
-        # Where it was away for a shorter time, the refresh may still have come too late twice.
-        away_s = self._config.mailbox.healthy_s + 2 * self._config.discovery_s
-        hearing = Hearing(self._takes_heartbeats, self._deaf_s, away_s)
+        hearing = Hearing(self._takes_heartbeats, self._deaf_s)
         self._announced = Announced(self._connections.commands, hearing)
         self._queues = QueuesHeard(
             self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
@@ -77,6 +75,7 @@ class RedisJobClient:
             on_unreadable=self._count_unreadable,
             on_broken=self._fail_broken,
             on_loss=self._send_all,
+            on_return=self._announced.doubt,
         )
         self._mailbox = Mailbox(self.name, self._connections, self._config.mailbox, listener)
         self._outstanding: dict[str, Outstanding] = {}

@@ -33,6 +33,7 @@ class Listener(NamedTuple):
     on_unreadable: Callable[[], None]
     on_broken: Callable[[str], None]  # a job whose answer came in part, and will not be whole
     on_loss: Callable[[], None]
+    on_return: Callable[[], None]  # Redis answers again, after it was away for too long
 
 
 class Mailbox:
@@ -87,6 +88,16 @@ class Mailbox:
         waits_s = self._connections.config.block_s
         return self._answered_s > since_s and self._read_s + waits_s > since_s
 
+    def _heard(self, *, read: bool) -> None:
+        """Of the reader, or of who keeps the stream alive."""
+        was_healthy, now_s = self.healthy, asyncio.get_running_loop().time()
+        if read:
+            self._read_s = now_s
+        else:
+            self._answered_s = now_s
+        if self.healthy and not was_healthy:
+            self._listener.on_return()
+
     def written_within(self, age_s: float) -> bool:
         """Whether Redis took what keeps the stream alive: it may answer, and take nothing."""
         return asyncio.get_running_loop().time() - self._answered_s <= age_s
@@ -120,7 +131,7 @@ class Mailbox:
                 await self._connections.health.execute("DEL", self._stream)
                 await self._begin_anew()
                 return
-        self._read_s = asyncio.get_running_loop().time()
+        self._heard(read=True)
         if memory != self.memory:  # the stream has begun anew meanwhile, and is read from there
             return
         for _, entries in answers[1] or ():
@@ -153,7 +164,7 @@ class Mailbox:
                 known = await line.execute("EXPIRE", self._stream, self._config.ttl_s)
                 if not known or self._told_memory != self.memory:
                     await self._begin_anew()
-                self._answered_s = asyncio.get_running_loop().time()
+                self._heard(read=False)
             except (Unreachable, ResponseError):
                 pass
             except Exception as error:  # nobody would notice a loss any more
