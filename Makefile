@@ -41,7 +41,8 @@ check: .venv/.dev ## Lint, types, import contracts, what is below deploy/
 	$(BIN)/lint-imports
 	$(BIN)/pytest tests/deploy
 
-BOOTED := tests/e2e/test_gateway_image.py tests/e2e/test_compose_redis.py
+GATEWAY_IMAGE := tests/e2e/test_gateway_image.py
+BOOTED := $(GATEWAY_IMAGE) tests/e2e/test_compose_redis.py
 .PHONY: check-deploy
 check-deploy: .venv/.dev redis-server ## All of deploy/; the gateway's image is built and booted without a container engine
 	$(BIN)/pytest tests/deploy $(BOOTED)
@@ -84,12 +85,13 @@ prometheus:
 		echo "The tests need prometheus and promtool (2.42 or later)." >&2; exit 1; \
 	fi
 
-# Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
+# Several processes share the cores in the tests: OpenMP's threads sleep while they wait. The unit
+# tests run on all cores, the others one after another: they have processes enough of their own.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
 test: .venv/.dev test-data redis-server postgresql prometheus ## Run all tests; coverage is of the unit tests
-	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/observe --ignore=tests/deploy --cov --cov-report=term
-	$(BIN)/pytest tests/e2e tests/faults tests/observe
+	$(BIN)/pytest -n auto tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/observe --ignore=tests/deploy --cov --cov-report=term
+	$(BIN)/pytest tests/e2e tests/faults tests/observe --ignore=$(GATEWAY_IMAGE)
 
 .PHONY: faults
 faults: .venv/.dev redis-server ## Every fault several times; the table in docs/reliability.md
