@@ -23,8 +23,8 @@ def tree() -> Iterator[Path]:
         for path in (SCRIPT, "docs/operations.md"):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, root / path)
-        for path in (root, *root.rglob("*")):
-            os.chown(path, USER, -1)
+        for made in (root, *root.rglob("*")):
+            os.chown(made, USER, -1)
         yield root
 
 

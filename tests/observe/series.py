@@ -8,7 +8,7 @@ from prometheus_server import RULES
 from observability.metrics import Metrics
 
 _OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
-TARGET = frozenset({"job", "instance"})  # what a scrape adds
+TARGET = frozenset({"namespace", "job", "instance"})  # what a scrape adds; an operator's, the first
 
 # Of Prometheus itself and of redis_exporter.
 OTHERS: dict[str, frozenset[str]] = {
@@ -55,7 +55,8 @@ def labels() -> dict[str, frozenset[str]]:
         for name, series in families().items()
         for one in series
     }
-    recorded = {rule["record"]: frozenset({"model"}) for rule in rules() if "record" in rule}
+    kept = frozenset({"namespace", "job", "model"})
+    recorded = {rule["record"]: kept for rule in rules() if "record" in rule}
     return exported | recorded | OTHERS
 
 

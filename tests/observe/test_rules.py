@@ -40,6 +40,14 @@ def test_alerts_fire_when_they_should_and_are_quiet_when_they_should(path: Path)
     promtool("test", "rules", str(path))
 
 
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.get("alert") or rule["record"])
+def test_rule_merges_nothing_of_two_releases(rule: dict[str, Any]) -> None:
+    """`namespace` and `job` are all that tells them apart: no aggregation may drop them."""
+    for use in uses(rule["expr"]):
+        if {"sum", "max", "min", "group", "count", "avg"} & set(use.calls):
+            assert use.labels >= {"namespace", "job"}, use.metric
+
+
 @pytest.mark.parametrize("alert", ALERTS)
 def test_alert_has_a_case_in_which_it_fires_and_a_quiet_one(alert: str) -> None:
     fires = quiet = 0
