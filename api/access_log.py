@@ -11,6 +11,8 @@ from observability.request_id import is_loggable
 
 # Refused because of load, or of a limit: in a flood they come by the thousand, and are all alike.
 _REFUSED = (429, 503)
+# Counted, but not timed: probes are fast and many, and administration is nobody's latency.
+_UNTIMED = ("/health/", "/v1/admin/")
 _CLIENT_FIELDS = {
     b"x-client-request-id": "client_request_id",
     b"x-stainless-retry-count": "stainless_retry_count",
@@ -57,7 +59,8 @@ class AccessLog:
         if status == 200 and context.tokens:
             size = "small" if context.tokens <= SMALL_TOKENS else "large"
         metrics.requests.labels(route, model, str(status), context.error_type).inc()
-        metrics.request_duration.labels(route, model, size).observe(elapsed_s, exemplar)
+        if not route.startswith(_UNTIMED):
+            metrics.request_duration.labels(route, model, size).observe(elapsed_s, exemplar)
         for stage, seconds in context.stages.items():
             metrics.stage_duration.labels(stage, model).observe(seconds, exemplar)
 

@@ -44,10 +44,8 @@ class RequestMiddleware:
         scope.setdefault("state", {})["context"] = context
         scope["path"] = scope["path"].rstrip("/") or "/"
         if self._tracing is not UNTRACED and scope["path"] not in OPEN_PATHS:
-            headers = Headers(scope=scope)
-            context.trace = self._tracing.begin_request(
-                headers.get("traceparent"), headers.get("tracestate")
-            )
+            traceparent = Headers(scope=scope).get("traceparent")
+            context.trace = self._tracing.begin_request(traceparent)
         answer = _Answer(send, context, self._callers.look)
         try:
             await self._handle(scope, receive, answer)

@@ -8,7 +8,7 @@ from cli.banner import show_banner
 from cli.doors import Doors, open_doors
 from cli.process import stop_signal, unless_stopped
 from cli.settings import Settings
-from cli.watches import watched
+from cli.watches import last_traces, watched
 from cli.wiring import GatewaySide, build_client, build_gateway, build_observers, build_tracing
 from observability.logs import get_logger
 
@@ -23,7 +23,7 @@ async def serve(settings: Settings) -> int:
     observers = build_observers(build_tracing(settings, "florilege-gateway"))
     client = build_client(settings, observers.metrics)
     _add_checks(observers.health, client, stop)
-    async with open_doors(settings, observers, shared=True) as doors:
+    async with last_traces(observers), open_doors(settings, observers, shared=True) as doors:
         side = build_gateway(settings, client, doors.access, observers)
         observers.health.add("workers", lambda: side.watch.lacking(settings.ready_when))
         try:

@@ -17,6 +17,11 @@ status, model, the id of its key (`kid`, never the key), inputs, tokens, `durati
 (429, 503) ten lines a second are written; `unlogged` in the next line that is written counts the
 others, and so does `florilege_unlogged_requests_total`.
 
+What a library tells is there as the template of its message, and an exception as its class and
+place: what either was about may be what a client sent. A log that nobody reads, or whose disk is
+full, holds up no request: 8,192 lines wait, and those that find no room or cannot be written are
+dropped and counted, `florilege_log_lines_dropped_total`.
+
 ## Traces
 
 Off unless `--trace-endpoint` names a collector that takes OTLP over HTTP, such as
@@ -32,20 +37,21 @@ alike. What else an exporter needs, it reads from the standard variables:
 
 Whoever sends `traceparent` decides whether a request is traced: a proxy before the gateways
 should set or remove it. Of the others `--trace-ratio` are, 1 % by default. Attributes are those
-of the access line and figures of batches; neither a text nor a key is in any. A traced request's
-line has its `trace_id`, and so have latencies as exemplars, for who asks for OpenMetrics:
-Prometheus does, with `--enable-feature=exemplar-storage`.
+of the access line and figures of batches; neither a text nor a key is in any, and `tracestate` is
+not kept. A traced request's line has its `trace_id`, and so have latencies as exemplars, for who
+asks for OpenMetrics: Prometheus does, with `--enable-feature=exemplar-storage`.
 
 ## Metrics
 
 On the admin port, `/metrics`: a gateway's 8001, a worker's 8002. No label holds what a client
 sent: models are those that are served, routes are templates. Series of a model exist from its
-first second, at zero. Every gateway tells the gauges of queues, of the same Redis: `max by
-(model, lane) (florilege_queue_tokens)`. The share of padding is
-`rate(florilege_padding_tokens_total[5m]) / rate(florilege_batch_tokens_sum[5m])`. GPUs are told
-of where a model runs on one and `nvidia-ml-py` is installed (extra `gpu`): all that the worker
-may see, by their number on its host; in a cluster NVIDIA's DCGM exporter tells more. What the
-process itself uses is in `process_*`.
+first second, at zero. Those of requests, queues and live workers are gateways' alone. Every
+gateway tells the gauges of queues, of the same Redis: `max by (model, lane)
+(florilege_queue_tokens)`. The share of padding is `rate(florilege_padding_tokens_total[5m]) /
+rate(florilege_batch_tokens_sum[5m])`. GPUs are told of where a model runs on one and
+`nvidia-ml-py` is installed (extra `gpu`): all that the worker may see, by their number on its
+host; in a cluster NVIDIA's DCGM exporter tells more. What the process itself uses is in
+`process_*`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

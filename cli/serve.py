@@ -9,7 +9,7 @@ from cli.doors import Doors, open_doors
 from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
-from cli.watches import watched
+from cli.watches import last_traces, watched
 from cli.wiring import Embedded, Observers, build_embedded, build_observers, build_tracing
 from observability.logs import get_logger
 
@@ -25,7 +25,7 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     observers = build_observers(build_tracing(settings, "florilege"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
-    async with open_doors(settings, observers, shared=False) as doors:
+    async with last_traces(observers), open_doors(settings, observers, shared=False) as doors:
         building = build_embedded(settings, doors.access, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()

@@ -39,6 +39,7 @@ from checkpoint.spec import ModelSpec
 from cli.loading import Load, load_model
 from cli.settings import Settings, SettingsError, flag_of, variable_of
 from observability.health import Health
+from observability.logs import count_dropped_lines
 from observability.metrics import Metrics
 from observability.tracing import UNTRACED, Tracing
 from transport.memory import MemoryTransport
@@ -117,6 +118,7 @@ class WorkerSide:
 def build_observers(tracing: Tracing = UNTRACED) -> Observers:
     observers = Observers(Metrics(), Health(), tracing)
     observers.metrics.build_info.labels(VERSION).set(1)
+    count_dropped_lines(observers.metrics.log_lines_dropped.inc)
     return observers
 
 

@@ -81,7 +81,8 @@ class Metrics:
         )
         self.request_duration = self._histogram(
             "request_duration_seconds",
-            f"Receipt to last byte; size none: an error, or no tokens; small: to {SMALL_TOKENS:,}",
+            "Receipt to last byte, probes and administration left out; "
+            f"size none: an error, or no tokens; small: to {SMALL_TOKENS:,}",
             _REQUEST_SECONDS,
             ("route", "model", "size"),
         )
@@ -90,6 +91,9 @@ class Metrics:
         )
         self.unlogged_requests = self._counter(
             "unlogged_requests", "Refused requests without an access line: there were many", ()
+        )
+        self.log_lines_dropped = self._counter(
+            "log_lines_dropped", "Lines that found no room, or could not be written", ()
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds", "Time in one stage", _SHORT_SECONDS, ("stage", "model")
@@ -251,25 +255,19 @@ class Metrics:
         )
 
     def prime(self, model: str) -> None:
-        """Create the series of a model at zero, so that rate() sees the first failure."""
+        """Create the series of a model at zero, so that rate() sees the first failure.
+
+        Those that a worker tells, and those of both sides.
+        """
         for stage in STAGES:
             self.stage_duration.labels(stage, model)
         for lane in LANES:
-            self.queue_depth.labels(model, lane).set(0)
-            self.queue_tokens.labels(model, lane).set(0)
-            self.queue_oldest_age.labels(model, lane).set(0)
-            self.estimated_wait.labels(model, lane).set(0)
             self.jobs.labels(model, lane)
-        for reason in ("queue", "deadline", "full"):
-            self.shed.labels(model, reason)
-        for retry in RETRIES:
-            self.client_retries.labels(model, retry)
         for metric in (
-            *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
-            *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
-            *(self.redelivered, self.resubmitted, self.dead_lettered, self.late_finishes),
-            *(self.live_workers, self.model_changes, self.capacity, self.batch_duration),
-            *(self.truncated_inputs, self.oom, self.graph_misses, self.graph_captures),
+            *(self.batch_tokens, self.batch_size, self.batch_duration, self.padding_tokens),
+            *(self.expired, self.cancelled, self.batch_bisect, self.non_finite),
+            *(self.redelivered, self.dead_lettered, self.late_finishes),
+            *(self.oom, self.graph_misses, self.graph_captures),
             *(self.graph_capture_failures, self.graph_evictions),
         ):
             metric.labels(model)
@@ -277,13 +275,30 @@ class Metrics:
     def prime_requests(
         self, model: str, routes: Iterable[str], outcomes: Iterable[tuple[int, str]]
     ) -> None:
-        """The series of a model's requests at zero. `outcomes`: status and type of error."""
+        """The series that only gateways tell of a model: its requests, queue and live workers.
+
+        A worker's zeros of them would hide that no gateway is there. `outcomes`: status and type
+        of error.
+        """
         codes = [(str(status), error_type) for status, error_type in outcomes]
         for route in routes:
             for code, error_type in codes:
                 self.requests.labels(route, model, code, error_type)
             for size in SIZES:
                 self.request_duration.labels(route, model, size)
+        for lane in LANES:
+            for gauge in (self.queue_depth, self.queue_tokens, self.queue_oldest_age):
+                gauge.labels(model, lane)
+            self.estimated_wait.labels(model, lane)
+        for reason in ("queue", "deadline", "full"):
+            self.shed.labels(model, reason)
+        for retry in RETRIES:
+            self.client_retries.labels(model, retry)
+        for metric in (
+            *(self.live_workers, self.model_changes, self.capacity, self.inflight),
+            *(self.request_tokens, self.truncated_inputs, self.resubmitted),
+        ):
+            metric.labels(model)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         self.described.append(Described(f"florilege_{name}_total", "counter", labels, text))

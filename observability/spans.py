@@ -1,5 +1,7 @@
 """Traces by OpenTelemetry's SDK. Imported where traces are asked for, and nowhere else."""
 
+import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,21 +20,26 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import (
     Link,
+    NonRecordingSpan,
     Span,
     SpanContext,
     SpanKind,
     StatusCode,
+    TraceFlags,
     format_span_id,
     format_trace_id,
     get_current_span,
+    set_span_in_context,
 )
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from observability import tracing as names
 from observability.tracing import UNTRACED, RequestTrace, TracedBatch, TracedJob, Tracing
 
-_EXPORT_TIMEOUT_S = 3.0  # a collector that is gone must not hold up an exit
-_PROPAGATOR = TraceContextTextMapPropagator()
+_EXPORT_TIMEOUT_S = 3.0
+_CLOSE_S = 2.0  # a collector that is gone must not hold up an exit
+# As W3C's Trace Context has it: version, trace, span, flags; versions to come may tell more.
+_VERSION = re.compile(r"(?!ff)[0-9a-f]{2}")
+_REST = re.compile(r"([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z", re.ASCII)
 _NO_PARENT = Context()
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -57,12 +64,12 @@ class SdkTracing:
     def __init__(
         self, processor: SpanProcessor, ratio: float, resource: Resource | None = None
     ) -> None:
-        self._provider = TracerProvider(sampler=_OwnSampler(ratio), resource=resource)
+        self._provider = TracerProvider(_OwnSampler(ratio), resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("florilege")
 
-    def begin_request(self, traceparent: str | None, tracestate: str | None) -> RequestTrace:
-        parent = _NO_PARENT if traceparent is None else _remote(traceparent, tracestate)
+    def begin_request(self, traceparent: str | None) -> RequestTrace:
+        parent = _NO_PARENT if traceparent is None else _remote(traceparent)
         span = self._tracer.start_span("request", parent, kind=SpanKind.SERVER)
         return _RecordedRequest(span) if span.is_recording() else UNTRACED
 
@@ -102,7 +109,10 @@ class SdkTracing:
         span.end()
 
     def close(self) -> None:
-        self._provider.shutdown()
+        """What is not sent by then is lost: the SDK itself would wait for each batch of it."""
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
 
 
 class _RecordedRequest:
@@ -153,12 +163,21 @@ class _OwnSampler(Sampler):
         return "florilege"
 
 
-def _remote(traceparent: str, tracestate: str | None = None) -> Context:
-    """What cannot be read is no parent."""
-    carrier = {"traceparent": traceparent}
-    if tracestate:
-        carrier["tracestate"] = tracestate
-    return _PROPAGATOR.extract(carrier, _NO_PARENT)
+def _remote(traceparent: str) -> Context:
+    """What cannot be read is no parent.
+
+    Read here, as the SDK's own reader quotes to the log what it cannot read; and `tracestate` is
+    not read at all: it would be a client's text in a trace.
+    """
+    version, _, rest = traceparent.strip(" \t").partition("-")
+    found = _REST.match(rest)
+    if found is None or not _VERSION.fullmatch(version) or (version == "00" and found[4]):
+        return _NO_PARENT
+    trace_id, span_id, flags = (int(found[part], 16) for part in (1, 2, 3))
+    if not (trace_id and span_id):
+        return _NO_PARENT
+    remote = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    return set_span_in_context(NonRecordingSpan(remote), _NO_PARENT)
 
 
 def _span_context(context: Context) -> SpanContext:

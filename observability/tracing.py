@@ -85,8 +85,8 @@ class TracedBatch:
 class Tracing(Protocol):
     """What a process tells of its work."""
 
-    def begin_request(self, traceparent: str | None, tracestate: str | None) -> RequestTrace:
-        """The headers of the caller, whose decision to record counts."""
+    def begin_request(self, traceparent: str | None) -> RequestTrace:
+        """The header of the caller, whose decision to record counts."""
         ...
 
     def record_batch(self, batch: TracedBatch) -> None:
@@ -94,7 +94,7 @@ class Tracing(Protocol):
         ...
 
     def close(self) -> None:
-        """Send what is left. Blocks for some seconds at most."""
+        """Send what is left. Blocks for two seconds at most."""
         ...
 
 
@@ -103,7 +103,7 @@ class _Untraced:
 
     trace_id = traceparent = ""
 
-    def begin_request(self, traceparent: str | None, tracestate: str | None) -> RequestTrace:
+    def begin_request(self, traceparent: str | None) -> RequestTrace:
         return self
 
     def record_batch(self, batch: TracedBatch) -> None:

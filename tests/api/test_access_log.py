@@ -1,6 +1,8 @@
 """What is told of a request: its line, its counters; and less of each in a flood."""
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 from fake_service import EMBED, FakeService, running_service, with_limits, word
@@ -10,9 +12,14 @@ from structlog.testing import capture_logs
 from api.access_log import AccessLog
 from api.context import RequestContext
 from observability.line_sampling import LineSampler
+from observability.logs import configure_logs, count_dropped_lines, flush_logs
 from observability.metrics import Metrics
 
 SCOPE: dict[str, Any] = {"method": "POST", "headers": []}
+
+
+class Route(NamedTuple):
+    path: str
 
 
 def test_flood_of_refused_requests_writes_ten_lines_a_second_and_counts_the_rest() -> None:
@@ -77,3 +84,41 @@ async def test_latency_is_told_by_the_size_of_what_was_answered() -> None:
             name = "request_duration_seconds_count"
             labels = {"route": "/v1/embeddings", "model": EMBED.id, "size": size}
             assert service.value(name, **labels) == 1
+
+
+async def test_latency_is_that_of_neither_probes_nor_administration(service: FakeService) -> None:
+    await service.client.get("/health/live")
+    AccessLog(service.metrics).record(
+        SCOPE | {"route": Route("/v1/admin/keys")}, RequestContext("req_1"), 200
+    )
+    timed = {
+        sample.labels["route"]
+        for family in service.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "florilege_request_duration_seconds_count" and sample.value
+    }
+    assert not timed
+    assert (
+        service.value(
+            "requests_total", route="/health/live", model="none", code="200", error_type=""
+        )
+        == 1
+    )
+
+
+@pytest.fixture
+def full_disk() -> Iterator[TextIO]:
+    with Path("/dev/full").open("w") as full:
+        yield full
+
+
+async def test_request_is_answered_while_the_log_has_no_room(
+    service: FakeService, full_disk: TextIO
+) -> None:
+    dropped = list[float]()
+    configure_logs(stream=full_disk)
+    count_dropped_lines(dropped.append)
+    for _ in range(3):
+        assert (await service.embed(input=word(1))).status_code == 200
+    flush_logs(within_s=5)
+    assert sum(dropped) == 3

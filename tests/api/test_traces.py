@@ -1,6 +1,7 @@
 """A trace from the HTTP edge to the worker's batch, over either transport; and what is in none."""
 
 import asyncio
+import io
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from redis_server import running_redis
 from structlog.testing import capture_logs
 
 from observability import tracing as names
+from observability.logs import configure_logs
 from observability.spans import SdkTracing
 from transport.protocols import JobClient, JobConsumer
 from transport.redis.client import ClientConfig, RedisJobClient
@@ -123,6 +125,18 @@ async def test_no_trace_holds_a_text_or_a_key(traced: Traced) -> None:
     await traced.service.client.post("/v1/SECRET?q=SECRET", headers=SAMPLED | secret)
     assert len(traced.spans("POST /v1/embeddings")) == 1
     assert "SECRET" not in traced.told()
+
+
+@pytest.mark.parametrize("parent", [SAMPLED, {"traceparent": "SECRET" * 200}])
+async def test_headers_of_a_trace_reach_neither_log_nor_trace(
+    traced: Traced, parent: dict[str, str]
+) -> None:
+    output = io.StringIO()
+    configure_logs(stream=output)
+    for tracestate in ("SECRET key and text", "key=SECRET", "SECRET," * 100):
+        await traced.embed(word(1), **parent, tracestate=tracestate)
+    assert output.getvalue().count("\n") == 3  # the access lines
+    assert "SECRET" not in output.getvalue() + traced.told()
 
 
 async def test_failed_job_and_failed_request_are_marked(traced: Traced) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import structlog
 
 from observability.admin import AdminApp
 from observability.health import Health
-from observability.logs import configure_logs, get_logger
+from observability.logs import configure_logs, flush_logs, get_logger
 from observability.metrics import Metrics
 from observability.request_id import is_loggable, new_id
 
@@ -26,6 +27,7 @@ def health() -> Health:
 def admin(health: Health) -> httpx.AsyncClient:
     metrics = Metrics()
     metrics.prime("m")
+    metrics.prime_requests("m", (), ())
     transport = httpx.ASGITransport(AdminApp(health, metrics))  # type: ignore[arg-type]
     return httpx.AsyncClient(transport=transport, base_url="http://admin")
 
@@ -49,6 +51,22 @@ async def test_series_of_a_model_exist_before_anything_happens(admin: httpx.Asyn
     assert (
         'florilege_stage_duration_seconds_bucket{le="0.0001",model="m",stage="infer"} 0.0' in text
     )
+
+
+def test_worker_tells_nothing_of_what_only_gateways_know() -> None:
+    metrics = Metrics()
+    metrics.prime("m")
+    told = {
+        sample.name
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.labels.get("model") == "m"
+    }
+    of_gateways = ("live_workers", "capacity_tokens_per_second", "queue_", "estimated_wait", "shed")
+    assert not [
+        name for name in told if name.startswith(tuple(f"florilege_{n}" for n in of_gateways))
+    ]
+    assert "florilege_jobs_total" in told
 
 
 async def test_openmetrics_is_served_to_who_asks_for_it(admin: httpx.AsyncClient) -> None:
@@ -115,39 +133,57 @@ def test_logs_are_one_json_object_a_line_from_both_libraries() -> None:
     logging.getLogger("library").warning("from %s", "elsewhere")
     first, second = (json.loads(line) for line in output.getvalue().splitlines())
     assert (first["event"], first["number"], first["level"]) == ("event", 1, "info")
-    assert (second["event"], second["level"]) == ("from elsewhere", "warning")
+    assert (second["event"], second["level"]) == ("from %s", "warning")
+    assert second["logger"] == "library"
     assert first["timestamp"]
 
 
-def test_exception_of_a_library_keeps_its_traceback_in_one_line() -> None:
+def test_library_quotes_no_client_in_the_log() -> None:
     output = io.StringIO()
     configure_logs("info", output)
     try:
-        raise KeyError("found")
-    except KeyError:
-        logging.getLogger("library").exception("failed")
-        get_logger().error("own", exc_info=True)
-    for line in output.getvalue().splitlines():
-        assert "KeyError: 'found'" in json.loads(line)["exception"]
-    assert output.getvalue().count("\n") == 2
+        raise KeyError("SECRET")
+    except KeyError as error:
+        logging.getLogger("library").exception("failed for %s\nSECRET", "SECRET")
+        logging.getLogger("library").error(error)
+    logging.getLogger("library").warning("%d", "SECRET")  # which cannot even be formatted
+    failed, bare, template = (json.loads(line) for line in output.getvalue().splitlines())
+    assert "SECRET" not in output.getvalue()
+    assert (failed["event"], failed["error"]) == ("failed for %s", "KeyError")
+    assert failed["file"] == __file__
+    assert (bare["event"], template["event"]) == ("KeyError", "%d")
 
 
-def test_lines_of_a_process_are_written_at_once(tmp_path: Path) -> None:
+def test_lines_of_a_process_are_written_soon(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("w") as output:
         configure_logs("info", output)
         for number in range(2):
             get_logger().info("event", text="ä", number=number)
+            flush_logs(within_s=5)
             line = json.loads(path.read_text().splitlines()[-1])
             assert (line["text"], line["number"]) == ("ä", number)
+        logging.getLogger("library").warning("too")
+        flush_logs(within_s=5)
+        assert json.loads(path.read_text().splitlines()[-1])["event"] == "too"
         assert line["timestamp"].endswith("Z")
+
+
+def test_process_without_stdout_logs_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    configure_logs()
+    get_logger().info("event")
+    flush_logs()
 
 
 def test_value_that_json_does_not_know_is_still_logged() -> None:
     output = io.StringIO()
     configure_logs("info", output)
     get_logger().info("event", value=frozenset({1}), error=ValueError("x"))
-    assert json.loads(output.getvalue())["event"] == "event"
+    get_logger().info("event", half="\ud800", number=2**70)
+    for line in output.getvalue().splitlines():
+        assert json.loads(line)["event"] == "event"
+    assert output.getvalue().count("\n") == 2
 
 
 def test_ids_are_unique_sortable_and_of_version_seven() -> None:

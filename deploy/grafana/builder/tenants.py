@@ -171,11 +171,14 @@ STORE = Row(
             steps=((None, "green"), (1, "red")),
         ),
         Panel(
-            "Access lines left out",
-            "A second, of the log. While requests are refused only some are written; their "
-            "number is in the next line.",
+            "Log lines left out",
+            "A second. While requests are refused only some of their lines are written; the number "
+            "of others is in the next one. Dropped: the disk is full, or nobody reads the log.",
             "ops",
-            (Query(rate("unlogged_requests_total", "instance", PROCESS), "{{instance}}"),),
+            (
+                Query(rate("unlogged_requests_total", "instance", PROCESS), "{{instance}}"),
+                Query(rate("log_lines_dropped_total", "instance", PROCESS), "{{instance}} dropped"),
+            ),
             _NO_GATEWAY,
         ),
     ),
