@@ -44,8 +44,9 @@ class ModelWatch:
         served = await self._catalog.models()
         for name in served.keys() - self.live_workers.keys():
             self._metrics.prime(name)
-            vectors = ("/v1/embeddings",) if served[name].spec.task == "embed" else ()
-            self._metrics.prime_requests(name, (*vectors, *_RERANK_ROUTES), _OUTCOMES)
+            task = served[name].spec.task
+            vectors = ("/v1/embeddings",) if task == "embed" else ()
+            self._metrics.prime_requests(name, task, (*vectors, *_RERANK_ROUTES), _OUTCOMES)
             configured = name in self._catalog.overrides
             get_logger().info("model_known", model=name, configured=configured)
         for name in self.live_workers.keys() - served.keys():

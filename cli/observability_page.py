@@ -45,8 +45,8 @@ asks for OpenMetrics: Prometheus does, with `--enable-feature=exemplar-storage`.
 
 On the admin port, `/metrics`: a gateway's 8001, a worker's 8002. No label holds what a client
 sent: models are those that are served, routes are templates. Series of a model exist from its
-first second, at zero. Those of requests, queues and live workers are gateways' alone. Every
-gateway tells the gauges of queues, of the same Redis: `max by (model, lane)
+first second, at zero, but those by bucket. Those of requests, queues and live workers are
+gateways' alone. Every gateway tells the gauges of queues, of the same Redis: `max by (model, lane)
 (florilege_queue_tokens)`. The share of padding is `rate(florilege_padding_tokens_total[5m]) /
 rate(florilege_batch_tokens_sum[5m])`. GPUs are told of where a model runs on one and
 `nvidia-ml-py` is installed (extra `gpu`): all that the worker may see, by their number on its

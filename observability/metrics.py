@@ -6,7 +6,14 @@ Labels never hold what a client sent: models are resolved first, routes are temp
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, Self
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.metrics import MetricWrapperBase
 
 STAGES = ("auth", "tokenize", "queue", "infer", "reply", "encode")
@@ -23,6 +30,9 @@ _REQUEST_SECONDS = (
 )
 _SHORT_SECONDS = tuple(0.0001 * 2.5**i for i in range(14))  # 0.1 ms to 15 s
 _POWERS_OF_TWO = tuple(float(2**i) for i in range(18))  # 1 to 131,072
+
+# A tenth of what a scrape renders, on the event loop, and nobody asks for it.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class _Known(MetricWrapperBase):
@@ -273,13 +283,15 @@ class Metrics:
             metric.labels(model)
 
     def prime_requests(
-        self, model: str, routes: Iterable[str], outcomes: Iterable[tuple[int, str]]
+        self, model: str, kind: str, routes: Iterable[str], outcomes: Iterable[tuple[int, str]]
     ) -> None:
         """The series that only gateways tell of a model: its requests, queue and live workers.
 
-        A worker's zeros of them would hide that no gateway is there. `outcomes`: status and type
-        of error.
+        A worker's zeros of them would hide that no gateway is there. `kind`: of its jobs;
+        `outcomes`: status and type of error.
         """
+        self.tokens.labels(model, kind)
+        self.inputs.labels(model, kind)
         codes = [(str(status), error_type) for status, error_type in outcomes]
         for route in routes:
             for code, error_type in codes:

@@ -27,7 +27,7 @@ def health() -> Health:
 def admin(health: Health) -> httpx.AsyncClient:
     metrics = Metrics()
     metrics.prime("m")
-    metrics.prime_requests("m", (), ())
+    metrics.prime_requests("m", "embed", (), ())
     transport = httpx.ASGITransport(AdminApp(health, metrics))  # type: ignore[arg-type]
     return httpx.AsyncClient(transport=transport, base_url="http://admin")
 
@@ -48,6 +48,7 @@ async def test_series_of_a_model_exist_before_anything_happens(admin: httpx.Asyn
     text = (await admin.get("/metrics")).text
     assert 'florilege_shed_total{model="m",reason="queue"} 0.0' in text
     assert 'florilege_queue_tokens{lane="bulk",model="m"} 0.0' in text
+    assert 'florilege_tokens_total{kind="embed",model="m"} 0.0' in text
     assert (
         'florilege_stage_duration_seconds_bucket{le="0.0001",model="m",stage="infer"} 0.0' in text
     )
@@ -73,6 +74,7 @@ async def test_openmetrics_is_served_to_who_asks_for_it(admin: httpx.AsyncClient
     response = await admin.get("/metrics", headers={"accept": "application/openmetrics-text"})
     assert response.headers["content-type"].startswith("application/openmetrics-text")
     assert response.text.endswith("# EOF\n")
+    assert "_created" not in response.text + (await admin.get("/metrics")).text
 
 
 @pytest.mark.parametrize(
