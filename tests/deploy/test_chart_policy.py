@@ -312,6 +312,33 @@ def test_every_service_reaches_a_port_of_the_pods_it_selects(case: str) -> None:
             assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
 
 
+def test_public_service_of_the_ingress_and_the_admin_services_have_the_ports_they_say() -> None:
+    things = objects("everything")
+    ports = {t["metadata"]["name"]: t["spec"]["ports"] for t in of_kind(things, "Service")}
+    assert ports == {
+        "florilege-gateway": [{"name": "http", "port": 443, "targetPort": "http"}],
+        "florilege-gateway-admin": [
+            {"name": "admin", "port": GATEWAY_ADMIN_PORT, "targetPort": "admin"}
+        ],
+        "florilege-worker-admin": [
+            {"name": "admin", "port": WORKER_ADMIN_PORT, "targetPort": "admin"}
+        ],
+    }
+    (ingress,) = of_kind(things, "Ingress")
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert path["backend"] == {"service": {"name": "florilege-gateway", "port": {"name": "http"}}}
+
+
+def test_release_may_call_and_scrape_only_the_ports_of_its_pods() -> None:
+    things = objects("everything")
+    for component, names in (("gateway", ["http", "admin"]), ("worker", ["admin"])):
+        policy = named(things, "NetworkPolicy", f"florilege-{component}")
+        assert [p["port"] for rule in policy["spec"]["ingress"] for p in rule["ports"]] == names
+    for component in ("database", "fetch"):
+        assert named(things, "NetworkPolicy", f"florilege-{component}")["spec"]["ingress"] == []
+
+
 @each_case
 def test_admin_port_is_in_no_service_that_leaves_the_cluster(case: str) -> None:
     for service in of_kind(objects(case), "Service"):
@@ -359,6 +386,32 @@ def test_only_what_fetches_models_may_leave_the_cluster_for_them() -> None:
     assert ports("database") == {53, 5432, 6379, 26379}
 
 
+def test_stores_are_reached_on_their_own_ports_unless_the_values_say_others() -> None:
+    def ports(component: str) -> set[int]:
+        policy = named(objects("defaults"), "NetworkPolicy", f"florilege-{component}")
+        return {p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]}
+
+    assert ports("gateway") == ports("database") == {53, 5432, 6379}
+    assert ports("worker") == {53, 6379}
+
+
+def test_trigger_of_one_release_counts_nothing_of_another() -> None:
+    """Both serve the same model in one namespace: the job tells them apart."""
+    scaling = {"enabled": True, "tokensPerSecond": 1000}
+    values = {
+        "workers": [{"name": "a", "model": "org/a", "autoscaling": scaling}],
+        "prometheus": {"serviceMonitor": {"enabled": True}},
+    }
+    for release in ("one", "two"):
+        things = render(values, release=release)
+        (scaled,) = of_kind(things, "ScaledObject")
+        job = re.search(r'job="([^"]*)"', scaled["spec"]["triggers"][0]["metadata"]["query"])
+        assert job is not None
+        service = named(things, "Service", job[1])
+        (gateway,) = [t for n, t in pods(things) if n == f"Deployment {release}-florilege-gateway"]
+        assert _selects(service["spec"]["selector"], gateway["metadata"]["labels"])
+
+
 @each_case
 def test_replicas_are_left_to_the_autoscaler_where_there_is_one(case: str) -> None:
     things = objects(case)
@@ -378,7 +431,7 @@ def test_trigger_counts_tokens_that_wait_by_metrics_that_exist() -> None:
         for thing in of_kind(objects("everything"), "ScaledObject")
     }
     waiting = "sum by (model) (max by (model, lane) (florilege_queue_tokens{%s})) / %s"
-    place = f'namespace="{NAMESPACE}"'
+    place = f'namespace="{NAMESPACE}",job="florilege-gateway-admin"'
     first = queries["florilege-worker-m3"]
     assert first["query"] == waiting % (f'model="BAAI/bge-m3",{place}', "250000")
     second = queries["florilege-worker-own"]

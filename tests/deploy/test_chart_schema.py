@@ -93,6 +93,18 @@ def test_two_releases_share_no_name() -> None:
     assert all(name.startswith("one-florilege") for name in one)
 
 
+@pytest.mark.parametrize("release", ["a" * 53, "florilege-" + "b" * 43, "c" * 37], ids=len)
+def test_names_of_a_long_release_are_as_long_as_they_may_be(release: str) -> None:
+    """Kubernetes would refuse them, and no validator does."""
+    things = render({"workers": [{"name": "m3", "model": "org/m"}]}, release=release)
+    longest = {"CronJob": 52, "Service": 63, "Job": 63, "Deployment": 63}
+    for thing in things:
+        assert len(thing["metadata"]["name"]) <= longest.get(thing["kind"], 253)
+        assert "florilege" in thing["metadata"]["name"]  # alerts know jobs by it
+    other = render({}, release=release[:-1] + "x")
+    assert {t["metadata"]["name"] for t in things}.isdisjoint(t["metadata"]["name"] for t in other)
+
+
 @pytest.fixture
 def chart_with_files(tmp_path: Path) -> Path:
     """The chart in a tree whose dashboards and rules are known."""
@@ -154,6 +166,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"workers": [{"name": "a", "model": "m", "autoscaling": {"enabled": True}}]},
         "tokensPerSecond",
     ),
+    "two workers of one name": (
+        {"workers": [{"name": "a", "model": "m"}, {"name": "a", "model": "n"}]},
+        "two are called a",
+    ),
+    "fewer gateways than there must be": (
+        {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 9}}},
+        "gateway: autoscaling.maxReplicas 8 is below minReplicas 9",
+    ),
+    "fewer workers than there must be": (
+        {
+            "workerDefaults": {"autoscaling": {"enabled": True, "tokensPerSecond": 1}},
+            "workers": [{"name": "a", "model": "m", "autoscaling": {"minReplicas": 5}}],
+        },
+        "worker a: autoscaling.maxReplicas 4 is below minReplicas 5",
+    ),
     "an ingress without a host": ({"gateway": {"ingress": {"enabled": True}}}, "hosts"),
 }
 
@@ -163,6 +190,13 @@ def test_chart_refuses(what: str) -> None:
     values, named = REFUSED[what]
     with pytest.raises(ChartRefused, match=named):
         render(values)
+
+
+def test_chart_refuses_a_worker_whose_objects_would_have_too_long_a_name() -> None:
+    values = {"workers": [{"name": "w" * 30, "model": "org/m"}]}
+    assert render(values, release="r" * 15)
+    with pytest.raises(ChartRefused, match="longer than 63"):
+        render(values, release="r" * 16)
 
 
 def test_settings_of_the_schema_are_the_programs() -> None:

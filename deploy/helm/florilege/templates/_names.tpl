@@ -1,5 +1,13 @@
+{{/* At most 46 characters: a CronJob's name may have 52, a Service's 63. The chart's name stays: alerts know jobs by it. */}}
 {{- define "florilege.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end }}
+{{- $name := .Release.Name }}
+{{- if not (contains .Chart.Name $name) }}
+{{- $name = printf "%s-%s" $name .Chart.Name }}
+{{- end }}
+{{- if gt (len $name) 46 }}
+{{- $name = printf "%s-%s-%s" (trunc 27 .Release.Name | trimSuffix "-") (sha256sum .Release.Name | trunc 8) .Chart.Name }}
+{{- end }}
+{{- $name }}
 {{- end }}
 
 {{/* What selects pods. Takes (dict "root" $ "component" …). */}}
