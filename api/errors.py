@@ -116,9 +116,21 @@ class ApiError(Exception):
 
 
 def unknown_model(model: str) -> ApiError:
+    return ApiError("unknown_model", _no_model(model), param="model")
+
+
+def forbidden_model(model: str | None) -> ApiError:
+    """`model` is the name that was asked for: the id behind an alias is none of this caller's."""
+    if model is None:
+        message = "You do not have access to the model that answers requests without one."
+    else:
+        message = _no_model(model)
+    return ApiError("model_forbidden", message, param="model")
+
+
+def _no_model(model: str) -> str:
     shown = model if len(model) <= 200 else model[:200] + "…"
-    message = f"The model `{shown}` does not exist or you do not have access to it."
-    return ApiError("unknown_model", message, param="model")
+    return f"The model `{shown}` does not exist or you do not have access to it."
 
 
 def from_auth(error: MissingKey | InvalidKey) -> ApiError:
@@ -137,7 +149,10 @@ def from_store(error: AuthError) -> ApiError:
     if isinstance(error, UnknownKey | UnknownProject):
         return ApiError("unknown_key", _sentence(error))
     if isinstance(error, KeyRefused):
-        return ApiError("invalid_value", _sentence(error))
+        if error.field is None:
+            return ApiError("invalid_value", _sentence(error))
+        message = f"Invalid value for '{error.field}': {error.reason}."
+        return ApiError("invalid_value", message, error.field)
     # What the database says of itself is for the operator alone.
     message = "The database of the keys does not answer, please try again later."
     return ApiError("store_away", message, retry_after_s=1.0)
@@ -164,12 +179,16 @@ def from_limit(error: LimitExceeded, model: str) -> ApiError:
             f"You exceeded the quota of your {whose}: {error.bound} tokens a {period} (UTC), used "
             f"{error.used}, requested {error.requested}."
         )
+        if error.never:
+            message += " It can never fit."
         return ApiError("quota_spent", message)
     case, unit = _RATES[error.limit]
     served = "" if model == NO_MODEL else f" for {model}"
-    about = f"{unit}: Limit {error.bound}, Requested {error.requested}"
     if error.never:
-        message = f"Request too large{served} in your {whose} on {about}. It can never fit."
+        message = (
+            f"Request too large{served} in your {whose} on {unit}: Limit {error.bound}, at most "
+            f"{error.most} at once, Requested {error.requested}. It can never fit."
+        )
         return ApiError("request_too_large", message)
     message = (
         f"Rate limit reached{served} in your {whose} on {unit}: Limit {error.bound}, Used "

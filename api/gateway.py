@@ -159,13 +159,20 @@ class Gateway:
                 spans=shard.spans,
                 lane=lane,
                 budget_ms=budget_ms,
+                traceparent=context.trace.traceparent,
             )
             for shard in shards
         ]
 
     async def _submit_all(self, jobs: Sequence[Job], context: RequestContext) -> list[JobResult]:
         submitted_s = time.perf_counter()
-        results = await self._await_all(jobs)
+        context.submitted = True
+        try:
+            results = await self._await_all(jobs)
+        except JobError as error:
+            if error.code == "overloaded":  # the queue or Redis' memory is full
+                self._metrics.shed.labels(jobs[0].model, "full").inc()
+            raise
         elapsed_s = time.perf_counter() - submitted_s
         slowest = max(results, key=lambda result: sum(result.timings.values()))
         context.stages |= slowest.timings

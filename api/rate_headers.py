@@ -4,6 +4,7 @@ import math
 
 from auth.limits.standing import BucketStanding
 
+_PREFIX = "x-ratelimit-"
 _UNITS = (("h", 3600), ("m", 60))
 
 
@@ -15,10 +16,14 @@ def rate_headers(requests: BucketStanding | None, tokens: BucketStanding | None)
     headers = {}
     for unit, standing in (("requests", requests), ("tokens", tokens)):
         if standing is not None:
-            headers[f"x-ratelimit-limit-{unit}"] = str(standing.limit)
-            headers[f"x-ratelimit-remaining-{unit}"] = str(standing.remaining)
-            headers[f"x-ratelimit-reset-{unit}"] = duration(standing.reset_s)
+            headers[f"{_PREFIX}limit-{unit}"] = str(standing.limit)
+            headers[f"{_PREFIX}remaining-{unit}"] = str(standing.remaining)
+            headers[f"{_PREFIX}reset-{unit}"] = duration(standing.reset_s)
     return headers
+
+
+def is_rate_header(name: str) -> bool:
+    return name.startswith(_PREFIX)
 
 
 def duration(seconds: float) -> str:

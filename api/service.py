@@ -4,14 +4,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from api.catalog import NamedModel, UnknownModel
 from api.context import RequestContext, context_of
 from api.deadline import asked_lane, timeout_s
 from api.disconnect import run_while_connected
-from api.errors import ApiError, from_job, from_limit, unknown_model
+from api.errors import ApiError, forbidden_model, from_job, from_limit, unknown_model
 from api.gateway import Gateway
 from api.rate_headers import rate_headers
 from api.request_body import BodyLimits, read_object
@@ -64,6 +64,10 @@ class Service:
             # A bad request is one; what was refused or failed for no fault of its own is none.
             counts = error.row.status < 500 and error.row.status != 429
             raise
+        except ClientDisconnect:
+            # What was sent to a worker may have been done: leaving early makes nothing free.
+            counts = context.submitted
+            raise
         finally:
             await context.allowance.settle(counts)
         context.headers["x-florilege-truncated"] = str(context.truncated)
@@ -107,12 +111,13 @@ class Service:
             named = await self.gateway.catalog.find(name)
         except UnknownModel:
             raise unknown_model(name) from None
-        self.use(named.spec, context)
+        self.use(named.spec, name, context)
         return named
 
-    def use(self, spec: ModelSpec, context: RequestContext) -> ModelSpec:
+    def use(self, spec: ModelSpec, name: str | None, context: RequestContext) -> ModelSpec:
+        """`name` is what the caller asked for; None: no model. Raises ApiError."""
         if not may_use(context.principal, spec):
-            raise ApiError("model_forbidden", unknown_model(spec.id).message, param="model")
+            raise forbidden_model(name)
         context.model = spec.id
         context.headers["x-florilege-dtype"] = spec.dtype
         return spec

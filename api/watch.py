@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, Literal
 
 from api.catalog import Catalog
+from api.errors import CASES
 from checkpoint.spec import ModelSpec
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
@@ -13,6 +14,9 @@ from transport.messages import JobError
 from transport.protocols import JobClient
 
 ReadyWhen = Literal["any", "every", "redis"]
+# What requests of a model may come to, so that the first failure of each kind is seen as one.
+_RERANK_ROUTES = ("/v1/rerank", "/v1/score")
+_OUTCOMES = {(200, ""), *((case.status, case.type) for case in CASES.values() if case.status > 499)}
 # Workers that differ in nothing but these give the same vectors.
 _ASIDE = frozenset({"runtime", "aliases", "matryoshka", "max_tokens_source", "shard_tokens"})
 
@@ -40,16 +44,28 @@ class ModelWatch:
         served = await self._catalog.models()
         for name in served.keys() - self.live_workers.keys():
             self._metrics.prime(name)
+            task = served[name].spec.task
+            vectors = ("/v1/embeddings",) if task == "embed" else ()
+            self._metrics.prime_requests(name, task, (*vectors, *_RERANK_ROUTES), _OUTCOMES)
             configured = name in self._catalog.overrides
             get_logger().info("model_known", model=name, configured=configured)
         for name in self.live_workers.keys() - served.keys():
-            self._metrics.live_workers.labels(name).set(0)
+            self._metrics.live_workers.remove(name)  # 0 would be an alert for ever
+            self._metrics.capacity.remove(name)
+            for lane in ("online", "bulk"):
+                self._metrics.queue_tokens.remove(name, lane)
+                self._metrics.queue_depth.remove(name, lane)
+                self._metrics.queue_oldest_age.remove(name, lane)
+                self._metrics.estimated_wait.remove(name, lane)
         for name, model in served.items():
             self._compare(model.spec, bool(self.live_workers.get(name) and model.live_workers))
         self.live_workers = {name: model.live_workers for name, model in served.items()}
         for name, model in served.items():
-            self._metrics.live_workers.labels(name).set(model.live_workers)
+            self._metrics.live_workers.labels(name).set(self._client.live_workers(name))
             await self._observe_queue(name)
+            with contextlib.suppress(JobError):  # nobody can tell: what was last known stands
+                for lane, age_s in (await self._client.oldest_s(name)).items():
+                    self._metrics.queue_oldest_age.labels(name, lane).set(age_s)
             with contextlib.suppress(JobError):  # not there yet: the next refresh tries again
                 await self._catalog.entry(model.spec)  # so that no request waits for its tokenizer
 
@@ -80,6 +96,11 @@ class ModelWatch:
     async def _observe_queue(self, name: str) -> None:
         online = await self._client.backlog(name, "online")
         both = await self._client.backlog(name, "bulk")
+        speed = both.tokens_per_s or 0.0
+        self._metrics.capacity.labels(name).set(speed)
+        for lane, ahead in (("online", online), ("bulk", both)):
+            wait_s = ahead.tokens / speed if speed else 0.0
+            self._metrics.estimated_wait.labels(name, lane).set(wait_s)
         for lane, tokens, jobs in (
             ("online", online.tokens, online.jobs),
             ("bulk", both.tokens - online.tokens, both.jobs - online.jobs),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -33,6 +33,18 @@ class AuditEntry(Change):
     id: int  # grows with time
 
 
+class LastChange(NamedTuple):
+    """What tells one change from every other."""
+
+    id: int
+    at: int
+    action: str
+    target: str
+
+
+_LAST = select(audit.c.id, audit.c.at, audit.c.action, audit.c.target)
+
+
 async def write_audit(connection: AsyncConnection, change: Change) -> None:
     """In the transaction of the change: neither is there without the other."""
     await connection.execute(insert(audit).values(**vars(change)))
@@ -46,6 +58,19 @@ async def read_audit(
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)
     return [AuditEntry(**row._mapping) for row in await connection.execute(statement)]
+
+
+async def read_last(connection: AsyncConnection) -> LastChange | None:
+    """The newest change; None where none was written down."""
+    row = (await connection.execute(_LAST.order_by(audit.c.id.desc()).limit(1))).first()
+    return None if row is None else LastChange(*row)
+
+
+async def is_written(connection: AsyncConnection, change: LastChange) -> bool:
+    """Whether this change is part of the history of the database: else it is another, or a copy
+    that was taken before, and has gone on from there."""
+    row = (await connection.execute(_LAST.where(audit.c.id == change.id))).first()
+    return row is not None and LastChange(*row) == change
 
 
 def settings_of(record: KeyRecord) -> dict[str, Any]:

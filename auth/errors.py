@@ -28,6 +28,12 @@ class UnknownProject(AuthError):
 class KeyRefused(AuthError):
     """What is asked of a key cannot be: a field outside its range, a dead key to be rotated."""
 
+    def __init__(self, reason: str, field: str | None = None) -> None:
+        """`field` is the one at fault, as `NewKey`, `Limits` or the call names it, if one is."""
+        super().__init__(reason if field is None else f"{field}: {reason}")
+        self.reason = reason
+        self.field = field
+
 
 class PepperMissing(AuthError):
     """The store holds keys made with a pepper that was not given."""

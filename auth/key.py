@@ -38,7 +38,7 @@ def generate_key(env: str = DEFAULT_ENV) -> tuple[str, str]:
     Raises `KeyRefused` unless `env` is 1 to 16 lower-case letters and digits, a letter first.
     """
     if not _ENV.fullmatch(env):
-        raise KeyRefused(f"env {env!r}: 1 to 16 lower-case letters and digits, a letter first")
+        raise KeyRefused("1 to 16 lower-case letters and digits, a letter first", "env")
     kid = secrets.token_hex(KID_BYTES)
     secret = "".join(secrets.choice(BASE62) for _ in range(SECRET_SYMBOLS))
     body = f"sk-{env}-{kid}-{secret}"

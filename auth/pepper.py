@@ -4,6 +4,7 @@ import base64
 import binascii
 import hmac
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Mapping
@@ -14,7 +15,13 @@ from auth.errors import PepperExposed, PepperMalformed, PepperMissing
 PEPPER_BYTES = 32
 READABLE_BY_OTHERS = 0o077
 
-_FORMAT = "a pepper is one line `<version>:<base64 of at least 32 bytes>`, versions from 1"
+LAST_VERSION = 2**31 - 1  # that the database holds
+
+_FORMAT = (
+    "a pepper is one line `<version>:<base64 of at least 32 bytes>`, versions from 1 to "
+    f"{LAST_VERSION}"
+)
+_VERSION = re.compile(r"0*[1-9][0-9]{0,9}")
 
 
 class Peppers:
@@ -36,7 +43,7 @@ class Peppers:
         by_version: dict[int, bytes] = {}
         for entry in text.split():
             version, separator, encoded = entry.partition(":")
-            if not (separator and version.isascii() and version.isdigit()) or int(version) < 1:
+            if not (separator and _VERSION.fullmatch(version)) or int(version) > LAST_VERSION:
                 raise PepperMalformed(_FORMAT)
             try:
                 secret = base64.b64decode(encoded, validate=True)

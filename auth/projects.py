@@ -7,7 +7,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from auth.errors import UnknownProject
-from auth.record import Limits
+from auth.record import Limits, is_storable
 from auth.rows import limits_of
 from auth.schema import projects
 
@@ -29,7 +29,9 @@ async def change_limits(
     connection: AsyncConnection, name: str, changes: Mapping[str, int | float | None]
 ) -> Limits:
     """The limits it now has. Raises `UnknownProject` and `KeyRefused`."""
-    row = (await connection.execute(select(projects).where(projects.c.name == name))).first()
+    row = None
+    if is_storable(name):
+        row = (await connection.execute(select(projects).where(projects.c.name == name))).first()
     if row is None:
         raise UnknownProject(f"no project {name!r}: the first key made for it makes it")
     limits = limits_of(row).changed(changes)

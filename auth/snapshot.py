@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from auth.audit import LastChange
 from auth.record import KeyRecord, Limits
 
 
@@ -13,6 +14,7 @@ class Snapshot:
     revision: int = 0  # of the store when the keys were read; 0: never written
     keys: Mapping[str, KeyRecord] = field(default_factory=dict)  # by kid, the dead ones too
     projects: Mapping[str, Limits] = field(default_factory=dict)  # by name
+    last_change: LastChange | None = None  # that the store had written down
     fingerprints: Mapping[int, bytes] = field(default_factory=dict, repr=False)  # by pepper version
 
 

@@ -13,8 +13,10 @@ from auth.audit import (
     Action,
     AuditEntry,
     Change,
+    is_written,
     project_target,
     read_audit,
+    read_last,
     settings_of,
     write_audit,
 )
@@ -25,9 +27,9 @@ from auth.migrate import check, create, upgrade
 from auth.pepper import Peppers
 from auth.pinned import pin_pepper, read_pinned
 from auth.projects import change_limits, ensure_project, read_projects
-from auth.record import LATEST, KeyRecord, Limits, NewKey
+from auth.record import LATEST, KeyRecord, Limits, NewKey, Rotation
 from auth.revision import raise_revision, read_revision
-from auth.rows import read_key, read_keys, row_of, touch, unknown_key
+from auth.rows import behind, read_key, read_keys, row_of, touch, unknown_key
 from auth.schema import keys
 from auth.snapshot import EMPTY, Snapshot
 
@@ -75,7 +77,7 @@ class KeyStore:
         A project named for the first time is made, without limits. Raises `KeyRefused`, and
         `PepperMismatch` when older keys were made with another pepper of the same version.
         """
-        new.check()
+        new.check(self._now())
         key, record = self._make(new, using)
         async with self._database.write() as connection:
             revision = await raise_revision(connection)
@@ -87,17 +89,16 @@ class KeyStore:
         return key, record
 
     async def rotate(
-        self, kid: str, using: Peppers, grace_s: float, actor: str = CLI
+        self, kid: str, using: Peppers, terms: Rotation, actor: str = CLI
     ) -> tuple[str, KeyRecord]:
-        """Make a key with the settings of this one, which expires `grace_s` from now at the latest.
+        """Make a key with the settings of this one, which expires after the grace at the latest.
 
         Returns the text of the new key, which is kept nowhere, and its row. Raises `UnknownKey`,
         `PepperMismatch` as `create` does, and `KeyRefused` for a key that is dead or has been
         rotated: its own expiry is then the end of its grace.
         """
         self._must_exist(kid)
-        if not 0 <= grace_s <= LATEST:
-            raise KeyRefused("grace: 0 s or more")
+        terms.check()
         async with self._database.write() as connection:
             revision = await raise_revision(connection)
             old = await read_key(connection, kid)
@@ -107,10 +108,11 @@ class KeyStore:
             if after:
                 raise KeyRefused(f"key {kid} has been rotated, to {after[0].kid}: rotate that one")
             settings = NewKey(**{f.name: getattr(old, f.name) for f in fields(NewKey)})
+            settings = replace(settings, expires_at=terms.expiry(old, self._now()))
             key, record = self._make(settings, using)
             record = replace(record, replaces=kid)
             await self._insert(connection, record, using, revision)
-            expires_at = min(int(self._now() + grace_s), old.expires_at or LATEST)
+            expires_at = min(int(self._now() + terms.grace_s), old.expires_at or LATEST)
             await connection.execute(
                 update(keys)
                 .where(keys.c.kid == kid)
@@ -198,6 +200,18 @@ class KeyStore:
         async with self._database.read() as connection:
             return await read_audit(connection, limit, before_id)
 
+    async def page(self, most: int, after: str | None = None) -> tuple[list[KeyRecord], bool]:
+        """The oldest keys, or those behind the one of this id, and whether there are more.
+
+        Raises `UnknownKey`.
+        """
+        if not self.exists():
+            return [], False
+        async with self._database.read() as connection:
+            which = true() if after is None else behind(await read_key(connection, after))
+            records = await read_keys(connection, which, most + 1)
+            return records[:most], len(records) > most
+
     async def list(self) -> list[KeyRecord]:
         """All keys, the oldest first."""
         if not self.exists():
@@ -221,19 +235,24 @@ class KeyStore:
             return await read_revision(connection)
 
     async def snapshot(self, known: Snapshot = EMPTY) -> Snapshot:
-        """All keys and the revision they are of. Of those in `known` only the changed are read."""
+        """All keys and the revision they are of.
+
+        Where `known` is of this database, only what has changed since is read.
+        """
         if not self.exists():
             return EMPTY
         async with self._database.read() as connection:
             # First the revision: a change that a weaker isolation lets through is then read again.
             revision = await read_revision(connection)
-            if revision < known.revision:  # an older copy of the database was put back
-                known = EMPTY
+            last = known.last_change
+            if last is None or not await is_written(connection, last):
+                known = EMPTY  # of another database, or an older copy was put back
             changed = await read_keys(connection, keys.c.revision > known.revision)
             return Snapshot(
                 revision=revision,
                 keys={**known.keys, **{record.kid: record for record in changed}},
                 projects=await read_projects(connection),
+                last_change=await read_last(connection),
                 fingerprints=await read_pinned(connection),
             )
 

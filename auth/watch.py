@@ -8,7 +8,7 @@ from auth.authenticator import Authenticator
 from auth.errors import AuthError, PepperMismatch, PepperMissing, StoreUnavailable
 from auth.nudge import LocalNudge, Nudge
 from auth.pepper import Peppers
-from auth.snapshot import EMPTY, Snapshot
+from auth.snapshot import Snapshot
 from auth.store import KeyStore
 from observability.logs import get_logger
 
@@ -62,7 +62,7 @@ class KeyWatch:
             self.refreshed_at = asked_at
 
     async def _refresh(self) -> None:
-        # Whatever fails below, the next refresh reads everything: it may be another database.
+        # Whatever fails below, the next refresh looks at the keys: it may be another database.
         last, self._revision = self._revision, None
         if not self._store.exists():
             if self._authenticator.snapshot.keys:
@@ -73,8 +73,7 @@ class KeyWatch:
         elif self._peppers_are_good and await self._store.revision() == last:
             self._revision = last
             return
-        known = EMPTY if last is None else self._authenticator.snapshot
-        snapshot = await self._store.snapshot(known)
+        snapshot = await self._store.snapshot(self._authenticator.snapshot)
         try:
             if snapshot.keys:
                 self._peppers = self._read_peppers()
@@ -132,8 +131,12 @@ class KeyWatch:
 
 def check_peppers(peppers: Peppers, snapshot: Snapshot, now: float) -> None:
     """Raises `PepperMissing` or `PepperMismatch` unless these peppers made the active keys."""
-    for version in sorted({record.pv for record in snapshot.keys.values() if record.active(now)}):
+    for version, fingerprint in sorted(snapshot.fingerprints.items()):
+        # The keys, which may be many, are looked through where a pepper is wrong, and only then.
+        if version in peppers and peppers.fingerprint(version) == fingerprint:
+            continue
+        if not any(key.pv == version and key.active(now) for key in snapshot.keys.values()):
+            continue
         if version not in peppers:
             raise PepperMissing(f"keys were made with pepper {version}, which was not given")
-        if peppers.fingerprint(version) != snapshot.fingerprints[version]:
-            raise PepperMismatch(f"pepper {version} is not the one that the keys were made with")
+        raise PepperMismatch(f"pepper {version} is not the one that the keys were made with")

@@ -17,6 +17,10 @@ def main() -> None:
         from bench.fleet.command import main as fleet
 
         fleet(arguments)
+    elif suite == ["overhead"]:
+        from bench.overhead.command import main as overhead
+
+        overhead(arguments[1:])
     elif suite == ["quotas"]:
         from bench.quotas.command import main as quotas
 

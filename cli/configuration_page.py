@@ -9,7 +9,8 @@ _HEAD = """# Configuration
 Written by `make docs` from `cli/settings.py`; a test holds it true.
 
 A flag wins over its variable, a variable over the default. Lists are separated by commas in a
-variable and given by repeating a flag. A secret may also be in a file: `FLORILEGE_<NAME>_FILE`.
+variable and given by repeating a flag. A secret may also be in a file, which
+`FLORILEGE_<NAME>_FILE` names, and is better there: flags stand in `ps` for every user of the host.
 A variable that begins with `FLORILEGE_` and is not listed here stops the start.
 
 | flag | variable | default | meaning |

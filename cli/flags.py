@@ -8,7 +8,7 @@ ENGINE = (
     *("max_input_tokens", "matryoshka", "task", "calibration", "token_input", "cache_dir"),
 )
 REDIS = tuple(name for name in Settings.model_fields if name.startswith("redis_"))
-PROCESS = ("admin_host", "admin_port", "drain_s", "log_level")
+PROCESS = ("admin_host", "admin_port", "drain_s", "log_level", "trace_endpoint")
 
 ALL = tuple(Settings.model_fields)
 SERVE = tuple(name for name in ALL if name not in (*REDIS, "ready_when"))

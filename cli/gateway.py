@@ -8,7 +8,8 @@ from cli.banner import show_banner
 from cli.doors import Doors, open_doors
 from cli.process import stop_signal, unless_stopped
 from cli.settings import Settings
-from cli.wiring import GatewaySide, build_client, build_gateway, build_observers
+from cli.watches import last_traces, watched
+from cli.wiring import GatewaySide, build_client, build_gateway, build_observers, build_tracing
 from observability.logs import get_logger
 
 if TYPE_CHECKING:
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
 async def serve(settings: Settings) -> int:
     """The exit code, once everything has ended. Raises StoppedEarly."""
     stop = stop_signal()
-    observers = build_observers()
+    observers = build_observers(build_tracing(settings, "florilege-gateway"))
     client = build_client(settings, observers.metrics)
     _add_checks(observers.health, client, stop)
-    async with open_doors(settings, observers, shared=True) as doors:
+    async with last_traces(observers), open_doors(settings, observers, shared=True) as doors:
         side = build_gateway(settings, client, doors.access, observers)
         observers.health.add("workers", lambda: side.watch.lacking(settings.ready_when))
         try:
             await unless_stopped(client.start(), stop)
-            return await _serve(side, doors, stop)
+            async with watched(observers):
+                return await _serve(side, doors, stop)
         finally:
             side.gateway.close()
             await client.close()

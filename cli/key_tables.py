@@ -10,15 +10,21 @@ from rich.table import Table
 from api.admin.key_answer import state_of
 from auth.record import KeyRecord, Limits
 
+_WIDEST = 1_000_000  # characters a line
+
 
 def print_keys(records: Sequence[KeyRecord]) -> None:
-    columns = ("id", "name", "project", "scopes", "models", "limits", "expires", "used", "state")
-    table = Table(*columns)
+    """All of each but what `print_key` tells better."""
+    table = Table()
+    for name in ("id", "state", "expires", "used"):  # of a known width, and the id is to be copied
+        table.add_column(name, no_wrap=True)
+    for name in ("name", "project", "limits"):
+        table.add_column(name, overflow="fold")
     for record in records:
         table.add_row(
-            *(record.kid, record.name, record.project or "", ", ".join(sorted(record.scopes))),
-            *(_models(record), _limits(record.limits), _day(record.expires_at)),
-            *(_day(record.last_used_at), state_of(record, time.time())),
+            *(record.kid, state_of(record, time.time())),
+            *(_day(record.expires_at), _day(record.last_used_at)),
+            *(record.name, record.project or "", _limits(record.limits)),
         )
     _print(table)
 
@@ -50,7 +56,11 @@ def print_limits(limits: Limits) -> None:
 
 def _print(table: Table) -> None:
     # A name is a name, whatever it looks like.
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:  # another program has no width, and reads lines
+        unbounded = console.options.update_width(_WIDEST)
+        console.width = max(console.width, console.measure(table, options=unbounded).maximum)
+    console.print(table)
 
 
 def _pairs(rows: dict[str, str]) -> Table:

@@ -11,7 +11,7 @@ from api.admin.key_answer import describe
 from auth.errors import UnknownProject
 from auth.key import DEFAULT_ENV
 from auth.pepper import Peppers, create_peppers
-from auth.record import DEFAULT_SCOPES, KeyRecord, Lane, Limits, NewKey
+from auth.record import DEFAULT_SCOPES, KeyRecord, Lane, Limits, NewKey, Rotation
 from auth.store import KeyStore
 from cli.console import say
 from cli.database import change, read, run
@@ -161,13 +161,21 @@ def rotate(
             help="How long the old key lives on; default 24h", parser=_duration, metavar="T"
         ),
     ] = None,
+    expires: Annotated[
+        int | None,
+        typer.Option(
+            help="Life of the new key, such as 90d; default as long as the old one's was",
+            parser=_duration,
+            metavar="T",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a key with the same settings, and let this one expire."""
-    grace_s = _GRACE_S if grace is None else grace
+    terms = Rotation(_GRACE_S if grace is None else grace, expires)
 
     async def replace(store: KeyStore) -> tuple[str, KeyRecord]:
-        return await store.rotate(kid, read_peppers(settings), grace_s)
+        return await store.rotate(kid, read_peppers(settings), terms)
 
     _show_new(*run(change(settings, replace)), as_json)
 

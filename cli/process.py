@@ -18,7 +18,7 @@ from cli.console import complain
 from cli.exposure import Exposed
 from cli.http_server import PortTaken
 from cli.settings import Settings, SettingsError
-from observability.logs import configure_logs, get_logger, place_of
+from observability.logs import configure_logs, flush_logs, get_logger, place_of
 from transport.redis.errors import UnsupportedRedis
 
 ENGINE_DIED = 70  # EX_SOFTWARE: the supervisor restarts the process
@@ -48,6 +48,8 @@ def run_process(serve: Serve, settings: Settings) -> NoReturn:
     except _losses() as error:  # of a device: another process may get it back
         complain(error)
         leave(ENGINE_DIED)
+    finally:
+        flush_logs()
     if code == ENGINE_DIED:
         leave(code)
     sys.exit(code)
@@ -85,17 +87,26 @@ def leave(code: int) -> NoReturn:
 
     Interpreter shutdown would wait for them, or crash.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_logs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, AttributeError):  # nobody reads it; or there is none
+            stream.flush()
     os._exit(code)
 
 
 async def _serve_or_leave(serve: Serve, settings: Settings) -> int:
+    asyncio.get_running_loop().set_exception_handler(_log_loop_failure)
     try:
         return await serve(settings)
     except StoppedEarly:
         get_logger().info("stopped", reason="asked to, before it served")
         leave(0)  # from within the loop, whose own end would wait for the loading thread
+
+
+def _log_loop_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The loop's own report would quote what a callback was called with: a client's bytes."""
+    error = context.get("exception")
+    get_logger().error("loop_failed", **(place_of(error) if error is not None else {}))
 
 
 def _allow_connections() -> None:

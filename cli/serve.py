@@ -9,7 +9,8 @@ from cli.doors import Doors, open_doors
 from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
-from cli.wiring import Embedded, Observers, build_embedded, build_observers
+from cli.watches import last_traces, watched
+from cli.wiring import Embedded, Observers, build_embedded, build_observers, build_tracing
 from observability.logs import get_logger
 
 _LAST_ANSWERS_S = 1.0  # what failed requests have to leave in, once the engine is dead
@@ -21,14 +22,15 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     Raises StoppedEarly.
     """
     stop = stop_signal()
-    observers = build_observers()
+    observers = build_observers(build_tracing(settings, "florilege"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
-    async with open_doors(settings, observers, shared=False) as doors:
+    async with last_traces(observers), open_doors(settings, observers, shared=False) as doors:
         building = build_embedded(settings, doors.access, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()
-        return await _serve_embedded(embedded, observers, doors, stop)
+        async with watched(observers, embedded.specs):
+            return await _serve_embedded(embedded, observers, doors, stop)
 
 
 async def _serve_embedded(

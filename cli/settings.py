@@ -16,9 +16,17 @@ from api.watch import ReadyWhen
 from auth.database import sqlite_url
 from checkpoint.find import DEFAULT_MODEL
 from checkpoint.spec import Task, TokenInput
-from cli.urls import check_database_url, check_redis_url, shown_database_url, shown_redis_url
+from cli.urls import (
+    check_database_url,
+    check_http_url,
+    check_redis_url,
+    shown_database_url,
+    shown_redis_url,
+)
 
 PREFIX = "FLORILEGE_"
+
+_LONGEST_S = 600.0  # of a request: a lease on one of its key's slots lasts longer
 
 
 class SettingsError(Exception):
@@ -93,8 +101,12 @@ class Settings(BaseModel):
     bulk_tokens: int = Field(
         32_768, ge=1, description="A larger request that asks for no lane is bulk"
     )
-    timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none")
-    max_timeout_s: float = Field(600.0, gt=0, description="Longest deadline a request may name")
+    timeout_s: float = Field(
+        60.0, gt=0, le=_LONGEST_S, description="Deadline of a request that names none"
+    )
+    max_timeout_s: float = Field(
+        600.0, gt=0, le=_LONGEST_S, description="Longest deadline a request may name, up to 600"
+    )
     tokenizer_threads: int = Field(2, ge=1, description="Threads that tokenize")
     drain_s: float = Field(25.0, ge=0, description="Time to finish requests after SIGTERM")
 
@@ -136,6 +148,14 @@ class Settings(BaseModel):
     )
     cache_dir: Path = Field(
         Path("~/.cache/florilege"), description="Default $XDG_CACHE_HOME/florilege"
+    )
+    trace_endpoint: str | None = Field(
+        None,
+        description="OTLP/HTTP collector of traces, such as http://localhost:4318; default none. "
+        "Needs the extra `otel`",
+    )
+    trace_ratio: float = Field(
+        0.01, ge=0, le=1, description="Share of the requests traced whose caller decides nothing"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug | info | warning | error"
@@ -188,6 +208,13 @@ class Settings(BaseModel):
     def _check_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
             check_redis_url(value.get_secret_value())
+        return value
+
+    @field_validator("trace_endpoint")
+    @classmethod
+    def _check_trace_endpoint(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_http_url(value)
         return value
 
     @property

@@ -3,11 +3,15 @@
 Nothing here repeats what it was given: see `transport.redis.url`.
 """
 
+import re
+from urllib.parse import urlsplit
+
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from transport.redis.url import SCHEMES, parse_redis_url
 
+_HOST = re.compile(r"[\w.:%-]+")
 _NO_DATABASE = "not a database URL; percent-encode special characters of a password"
 
 
@@ -25,6 +29,19 @@ def check_database_url(url: str) -> None:
     beyond = f"{parsed.host or ''}{parsed.database or ''}{parsed.query}"
     if not parsed.drivername.startswith("sqlite") and "@" in beyond:  # a file's name may have one
         raise ValueError(_NO_DATABASE)
+
+
+def check_http_url(url: str) -> None:
+    """Without credentials, which would be shown. Raises ValueError, as above."""
+    no_url = "expected http://HOST:PORT or https://HOST:PORT, without user and password"
+    try:
+        parts = urlsplit(url)
+        sound = parts.port != 0 and _HOST.fullmatch(parts.hostname or "")
+    except ValueError:
+        raise ValueError(no_url) from None
+    plain = not parts.query and not parts.fragment and "@" not in url
+    if parts.scheme not in ("http", "https") or not sound or not plain:
+        raise ValueError(no_url)
 
 
 def shown_redis_url(url: str) -> str:

@@ -39,7 +39,9 @@ from checkpoint.spec import ModelSpec
 from cli.loading import Load, load_model
 from cli.settings import Settings, SettingsError, flag_of, variable_of
 from observability.health import Health
+from observability.logs import count_dropped_lines
 from observability.metrics import Metrics
+from observability.tracing import UNTRACED, Tracing
 from transport.memory import MemoryTransport
 from transport.protocols import JobClient, JobConsumer
 from transport.redis.connections import Connections, RedisConfig
@@ -62,6 +64,7 @@ class Observers:
 
     metrics: Metrics
     health: Health
+    tracing: Tracing = UNTRACED
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +115,23 @@ class WorkerSide:
     specs: list[ModelSpec]
 
 
-def build_observers() -> Observers:
-    observers = Observers(Metrics(), Health())
+def build_observers(tracing: Tracing = UNTRACED) -> Observers:
+    observers = Observers(Metrics(), Health(), tracing)
     observers.metrics.build_info.labels(VERSION).set(1)
+    count_dropped_lines(observers.metrics.log_lines_dropped.inc)
     return observers
+
+
+def build_tracing(settings: Settings, service: str) -> Tracing:
+    """`service`: what traces call this process. Raises SettingsError."""
+    if settings.trace_endpoint is None:
+        return UNTRACED
+    try:
+        from observability.spans import trace_to
+    except ImportError:
+        flag = flag_of("trace_endpoint")
+        raise SettingsError(f"{flag} needs OpenTelemetry: pip install 'florilege[otel]'") from None
+    return trace_to(settings.trace_endpoint, settings.trace_ratio, service, VERSION)
 
 
 def build_access(settings: Settings, observers: Observers, shared: bool) -> Access:
@@ -199,7 +215,9 @@ async def build_embedded(
     thread = EngineThread(settings.watchdog_s)
     models = await load_models(settings, thread, load)
     transport = MemoryTransport()
-    config = WorkerConfig(max_batch_sequences=settings.max_batch_sequences)
+    config = WorkerConfig(
+        max_batch_sequences=settings.max_batch_sequences, tracing=observers.tracing
+    )
     workers = build_workers(models, transport, thread, config, observers.metrics)
     side = build_gateway(settings, transport, access, observers)
     specs = [model.spec for model in models]
@@ -224,17 +242,25 @@ def build_gateway(
         created=int(time.time()),
     )
     watch = ModelWatch(gateway.catalog, client, observers.metrics)
-    return GatewaySide(create_app(service, access.authenticator, VERSION), gateway, watch)
+    return GatewaySide(
+        create_app(service, access.authenticator, VERSION, observers.tracing), gateway, watch
+    )
 
 
 def build_client(settings: Settings, metrics: Metrics) -> "RedisJobClient":
     """`start` it, and `close` it at the end. Raises SettingsError and UnsupportedRedis."""
     from transport.redis.client import RedisJobClient
 
-    return RedisJobClient(redis_config(settings), on_event=partial(count_event, metrics))
+    client = RedisJobClient(
+        redis_config(settings),
+        on_event=partial(count_event, metrics),
+        on_answer=partial(measure_answer, metrics),
+    )
+    metrics.redis_up.labels("gateway").set_function(lambda: client.healthy)
+    return client
 
 
-async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "WorkerSide":
+async def build_worker(settings: Settings, observers: Observers, load: Load) -> "WorkerSide":
     """Load the models, while the consumer looks for Redis; `close` the consumer at the end.
 
     Raises CheckpointError, EngineError, SettingsError and UnsupportedRedis.
@@ -243,12 +269,19 @@ async def build_worker(settings: Settings, metrics: Metrics, load: Load) -> "Wor
     from worker.engine_thread import EngineThread
     from worker.worker import WorkerConfig
 
-    name = f"{socket.gethostname()}-{uuid4().hex}"
-    on_event = partial(count_event, metrics)
-    consumer = RedisJobConsumer(redis_config(settings), name, on_event=on_event)
+    name, metrics = f"{socket.gethostname()}-{uuid4().hex}", observers.metrics
+    consumer = RedisJobConsumer(
+        redis_config(settings),
+        name,
+        on_event=partial(count_event, metrics),
+        on_answer=partial(measure_answer, metrics),
+    )
+    metrics.redis_up.labels("worker").set_function(lambda: consumer.healthy)
     thread = EngineThread(settings.watchdog_s)
     models, _ = await asyncio.gather(load_models(settings, thread, load), consumer.start())
-    config = WorkerConfig(name, max_batch_sequences=settings.max_batch_sequences)
+    config = WorkerConfig(
+        name, max_batch_sequences=settings.max_batch_sequences, tracing=observers.tracing
+    )
     workers = build_workers(models, consumer, thread, config, metrics)
     return WorkerSide(name, workers, consumer, thread, [model.spec for model in models])
 
@@ -319,6 +352,10 @@ def count_event(metrics: Metrics, event: TransportEvent, model: str) -> None:
         of_no_model[event].inc()
     else:
         of_a_model[event].labels(model).inc()
+
+
+def measure_answer(metrics: Metrics, op: str, seconds: float) -> None:
+    metrics.redis_op_duration.labels(op).observe(seconds)
 
 
 def gateway_config(settings: Settings) -> GatewayConfig:

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from cli.banner import show_worker_banner
@@ -9,7 +11,8 @@ from cli.http_server import HttpServer
 from cli.loading import Load, load_model
 from cli.process import ENGINE_DIED, leave, log_failures, stop_signal, unless_stopped
 from cli.settings import Settings
-from cli.wiring import Observers, WorkerSide, build_observers, build_worker
+from cli.watches import last_traces, watched
+from cli.wiring import Observers, WorkerSide, build_observers, build_tracing, build_worker
 from observability.admin import AdminApp
 from observability.logs import get_logger
 
@@ -25,21 +28,29 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     Raises StoppedEarly.
     """
     stop = stop_signal()
-    observers = build_observers()
+    observers = build_observers(build_tracing(settings, "florilege-worker"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
     observers.health.add("server", lambda: "draining" if stop.is_set() else None)
-    admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
-    try:
-        await admin.start(AdminApp(observers.health, observers.metrics))
-        side = await unless_stopped(build_worker(settings, observers.metrics, load), stop)
+    async with last_traces(observers), _admin(settings, observers) as admin_url:
+        side = await unless_stopped(build_worker(settings, observers, load), stop)
         try:
             await unless_stopped(_announce(side), stop)
             starting.clear()
-            _greet(side, admin.url)
-            return await _serve(settings, side, observers, stop)
+            _greet(side, admin_url)
+            async with watched(observers, side.specs):
+                return await _serve(settings, side, observers, stop)
         finally:
             await side.consumer.close()
+
+
+@asynccontextmanager
+async def _admin(settings: Settings, observers: Observers) -> AsyncIterator[str]:
+    """The admin port's URL, while it answers. Raises PortTaken."""
+    admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
+    try:
+        await admin.start(AdminApp(observers.health, observers.metrics))
+        yield admin.url
     finally:
         await admin.stop()
 

@@ -29,6 +29,7 @@ class DeviceStats:
     graph_bytes: int
     captures: int
     failed_captures: int
+    evictions: int  # of graphs, for want of room
     used_bytes: int  # of the device, by all of its users
     total_bytes: int
 

@@ -3,10 +3,24 @@
 Labels never hold what a client sent: models are resolved first, routes are templates.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, Self
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.metrics import MetricWrapperBase
 
 STAGES = ("auth", "tokenize", "queue", "infer", "reply", "encode")
 LANES = ("online", "bulk")
+RETRIES = ("1", "2", "more")
+SIZES = ("small", "large", "none")
+SMALL_TOKENS = 1_024  # what the objective for the latency is given for
 LIMITS = ("rpm", "tpm", "concurrency", "daily", "monthly")
 NO_MODEL = "none"  # the request failed before its model was known
 
@@ -14,8 +28,55 @@ _REQUEST_SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0),
 )
-_STAGE_SECONDS = tuple(0.0001 * 2.5**i for i in range(14))  # 0.1 ms to 15 s
+_SHORT_SECONDS = tuple(0.0001 * 2.5**i for i in range(14))  # 0.1 ms to 15 s
 _POWERS_OF_TWO = tuple(float(2**i) for i in range(18))  # 1 to 131,072
+
+# A tenth of what a scrape renders, on the event loop, and nobody asks for it.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class _Known(MetricWrapperBase):
+    """Finds the series of labels that were seen before at once, and makes no check of them.
+
+    Most of what it costs to count is what the library does to find them.
+    """
+
+    _found: dict[tuple[str, ...], Self]
+
+    def labels(self, *labelvalues: Any, **labelkwargs: Any) -> Self:
+        if labelkwargs:
+            return super().labels(*labelvalues, **labelkwargs)
+        try:
+            return self._found[labelvalues]
+        except AttributeError:
+            self._found = {}
+        except KeyError:
+            pass
+        child = self._found[labelvalues] = super().labels(*labelvalues, **labelkwargs)
+        return child
+
+    def remove(self, *labelvalues: Any) -> None:
+        super().remove(*labelvalues)
+        self._found = {}  # what is found again must be the series that is told
+
+
+class _Counter(_Known, Counter):
+    pass
+
+
+class _Gauge(_Known, Gauge):
+    pass
+
+
+class _Histogram(_Known, Histogram):
+    pass
+
+
+class Described(NamedTuple):
+    name: str  # as it is queried; a histogram's series end with _bucket, _sum and _count
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    text: str
 
 
 class Metrics:
@@ -23,14 +84,29 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.described: list[Described] = []  # all of ours, in order
+        ProcessCollector(registry=self.registry)  # process_*: memory, CPU time, open files
         self.requests = self._counter(
             "requests", "Answered requests", ("route", "model", "code", "error_type")
         )
         self.request_duration = self._histogram(
-            "request_duration_seconds", "Receipt to last byte", _REQUEST_SECONDS, ("route", "model")
+            "request_duration_seconds",
+            "Receipt to last byte, probes and administration left out; "
+            f"size none: an error, or no tokens; small: to {SMALL_TOKENS:,}",
+            _REQUEST_SECONDS,
+            ("route", "model", "size"),
+        )
+        self.client_retries = self._counter(
+            "client_retries", "Requests that an SDK says it repeats", ("model", "retry")
+        )
+        self.unlogged_requests = self._counter(
+            "unlogged_requests", "Refused requests without an access line: there were many", ()
+        )
+        self.log_lines_dropped = self._counter(
+            "log_lines_dropped", "Lines that found no room, or could not be written", ()
         )
         self.stage_duration = self._histogram(
-            "stage_duration_seconds", "Time in one stage", _STAGE_SECONDS, ("stage", "model")
+            "stage_duration_seconds", "Time in one stage", _SHORT_SECONDS, ("stage", "model")
         )
         self.tokens = self._counter("tokens", "Tokens of accepted requests", ("model", "kind"))
         self.inputs = self._counter("inputs", "Inputs of accepted requests", ("model", "kind"))
@@ -44,10 +120,24 @@ class Metrics:
         self.batch_size = self._histogram(
             "batch_size", "Sequences a batch", _POWERS_OF_TWO, ("model",)
         )
+        self.batch_duration = self._histogram(
+            "batch_duration_seconds", "Time a batch keeps the device", _SHORT_SECONDS, ("model",)
+        )
         self.padding_tokens = self._counter("padding_tokens", "Dummy tokens in batches", ("model",))
         self.queue_depth = self._gauge("queue_depth", "Jobs waiting or running", ("model", "lane"))
         self.queue_tokens = self._gauge(
             "queue_tokens", "Tokens waiting or running", ("model", "lane")
+        )
+        self.queue_oldest_age = self._gauge(
+            "queue_oldest_age_seconds", "Of the oldest job waiting or running", ("model", "lane")
+        )
+        self.estimated_wait = self._gauge(
+            "estimated_wait_seconds",
+            "What admission expects a new job to wait; 0 until a speed is known",
+            ("model", "lane"),
+        )
+        self.capacity = self._gauge(
+            "capacity_tokens_per_second", "Of all live workers; 0 until it is known", ("model",)
         )
         self.live_workers = self._gauge(
             "live_workers", "Workers whose heartbeat was seen", ("model",)
@@ -57,8 +147,13 @@ class Metrics:
         )
         self.inflight = self._gauge("inflight", "Requests being answered", ("model",))
         self.shed = self._counter("shed", "Requests refused by admission", ("model", "reason"))
+        self.jobs = self._counter(
+            "jobs", "Jobs that a worker received, further deliveries too", ("model", "lane")
+        )
         self.expired = self._counter("expired", "Jobs past their deadline", ("model",))
-        self.cancelled = self._counter("cancelled", "Jobs nobody waits for", ("model",))
+        self.cancelled = self._counter(
+            "cancelled", "Jobs dropped before they ran: nobody waits", ("model",)
+        )
         self.redelivered = self._counter(
             "redelivered", "Jobs that came to a worker a second time", ("model",)
         )
@@ -79,6 +174,16 @@ class Metrics:
         )
         self.redis_reconnects = self._counter(
             "redis_reconnects", "Connections to Redis made anew", ()
+        )
+        self.redis_up = self._gauge("redis_up", "1: Redis answered lately", ("role",))
+        self.redis_op_duration = self._histogram(
+            "redis_op_duration_seconds",
+            "From a command's call to its answer, blocking reads left out",
+            _SHORT_SECONDS,
+            ("op",),
+        )
+        self.loop_lag = self._histogram(
+            "loop_lag_seconds", "How late the event loop wakes", _SHORT_SECONDS, ()
         )
         self.ratelimited = self._counter(
             "ratelimited", "Requests refused by the limit of a key or a project", ("limit",)
@@ -123,6 +228,9 @@ class Metrics:
         self.graph_capture_failures = self._counter(
             "graph_capture_failures", "Captures that failed", ("model",)
         )
+        self.graph_evictions = self._counter(
+            "graph_evictions", "Graphs given up for others", ("model",)
+        )
         self.graphs = self._gauge("graphs", "Graphs that can be replayed", ("model",))
         self.graph_bytes = self._gauge("graph_bytes", "Device memory of graphs", ("model",))
         self.device_used_bytes = self._gauge(
@@ -130,6 +238,20 @@ class Metrics:
         )
         self.device_total_bytes = self._gauge(
             "device_total_bytes", "Memory of the model's accelerator", ("model",)
+        )
+        self.gpu_memory_used_bytes = self._gauge(
+            "gpu_memory_used_bytes", "In use on the GPU, by anyone", ("gpu",)
+        )
+        self.gpu_memory_reserved_bytes = self._gauge(
+            "gpu_memory_reserved_bytes", "Kept by the GPU's driver and firmware", ("gpu",)
+        )
+        self.gpu_memory_total_bytes = self._gauge("gpu_memory_total_bytes", "Of the GPU", ("gpu",))
+        self.gpu_utilization_ratio = self._gauge(
+            "gpu_utilization_ratio", "Share of time in which any kernel ran", ("gpu",)
+        )
+        self.gpu_power_watts = self._gauge("gpu_power_watts", "Drawn by the GPU", ("gpu",))
+        self.gpu_ecc_errors = self._counter(
+            "gpu_ecc_errors", "Memory errors that ECC could not correct", ("gpu",)
         )
         self.non_finite = self._counter("non_finite", "Rows with NaN or infinity", ("model",))
         self.build_info = self._gauge("build_info", "Always 1", ("version",))
@@ -143,31 +265,65 @@ class Metrics:
         )
 
     def prime(self, model: str) -> None:
-        """Create the series of a model at zero, so that rate() sees the first failure."""
+        """Create the series of a model at zero, so that rate() sees the first failure.
+
+        Those that a worker tells, and those of both sides.
+        """
         for stage in STAGES:
             self.stage_duration.labels(stage, model)
         for lane in LANES:
-            self.queue_depth.labels(model, lane).set(0)
-            self.queue_tokens.labels(model, lane).set(0)
-        for reason in ("queue", "deadline"):
-            self.shed.labels(model, reason)
+            self.jobs.labels(model, lane)
         for metric in (
-            *(self.request_tokens, self.batch_tokens, self.batch_size, self.padding_tokens),
-            *(self.inflight, self.expired, self.cancelled, self.batch_bisect, self.non_finite),
-            *(self.redelivered, self.resubmitted, self.dead_lettered, self.late_finishes),
-            *(self.live_workers, self.model_changes),
-            *(self.truncated_inputs, self.oom, self.graph_misses, self.graph_captures),
-            self.graph_capture_failures,
+            *(self.batch_tokens, self.batch_size, self.batch_duration, self.padding_tokens),
+            *(self.expired, self.cancelled, self.batch_bisect, self.non_finite),
+            *(self.redelivered, self.dead_lettered, self.late_finishes),
+            *(self.oom, self.graph_misses, self.graph_captures),
+            *(self.graph_capture_failures, self.graph_evictions),
+        ):
+            metric.labels(model)
+
+    def prime_requests(
+        self, model: str, kind: str, routes: Iterable[str], outcomes: Iterable[tuple[int, str]]
+    ) -> None:
+        """The series that only gateways tell of a model: its requests, queue and live workers.
+
+        A worker's zeros of them would hide that no gateway is there. `kind`: of its jobs;
+        `outcomes`: status and type of error.
+        """
+        self.tokens.labels(model, kind)
+        self.inputs.labels(model, kind)
+        codes = [(str(status), error_type) for status, error_type in outcomes]
+        for route in routes:
+            for code, error_type in codes:
+                self.requests.labels(route, model, code, error_type)
+            for size in SIZES:
+                self.request_duration.labels(route, model, size)
+        for lane in LANES:
+            for gauge in (self.queue_depth, self.queue_tokens, self.queue_oldest_age):
+                gauge.labels(model, lane)
+            self.estimated_wait.labels(model, lane)
+        for reason in ("queue", "deadline", "full"):
+            self.shed.labels(model, reason)
+        for retry in RETRIES:
+            self.client_retries.labels(model, retry)
+        for metric in (
+            *(self.live_workers, self.model_changes, self.capacity, self.inflight),
+            *(self.request_tokens, self.truncated_inputs, self.resubmitted),
         ):
             metric.labels(model)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(f"florilege_{name}", text, labels, registry=self.registry)
+        self.described.append(Described(f"florilege_{name}_total", "counter", labels, text))
+        return _Counter(f"florilege_{name}", text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
-        return Gauge(f"florilege_{name}", text, labels, registry=self.registry)
+        self.described.append(Described(f"florilege_{name}", "gauge", labels, text))
+        return _Gauge(f"florilege_{name}", text, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...]
     ) -> Histogram:
-        return Histogram(f"florilege_{name}", text, labels, buckets=buckets, registry=self.registry)
+        self.described.append(Described(f"florilege_{name}", "histogram", labels, text))
+        return _Histogram(
+            f"florilege_{name}", text, labels, buckets=buckets, registry=self.registry
+        )

@@ -18,6 +18,8 @@ class FakeClient:
         self.tokenizers = {spec.tokenizer_sha256: TOKENIZER for spec in specs}
         self.error: Exception | None = None  # of whatever is asked
         self.asked_tokenizers = 0
+        self.tokens_per_s: float | None = None
+        self.doubts = False  # whether any worker lives, after an absence
 
     def set_live(self, model: str, workers: int) -> None:
         self.served[model] = self.served[model]._replace(live_workers=workers)
@@ -35,11 +37,17 @@ class FakeClient:
         return self.served
 
     def live_workers(self, model: str) -> int:
-        return self.served[model].live_workers if model in self.served else 0
+        return self.served[model].live_workers if model in self.served and not self.doubts else 0
 
     async def tokenizer(self, sha256: str) -> bytes:
         self.asked_tokenizers += 1
         return self.tokenizers[sha256]
 
     async def backlog(self, model: str, lane: Lane) -> Backlog:
-        return Backlog(3, None, 1) if lane == "online" else Backlog(8, None, 2)
+        tokens, jobs = (3, 1) if lane == "online" else (8, 2)
+        return Backlog(tokens, self.tokens_per_s, jobs)
+
+    async def oldest_s(self, model: str) -> Mapping[Lane, float]:
+        if self.error is not None:
+            raise self.error
+        return {"online": 1.5, "bulk": 0.0}

@@ -28,7 +28,9 @@ from auth.usage.store import UsageStore
 from checkpoint.spec import ModelSpec
 from observability.health import Health
 from observability.metrics import Metrics
+from observability.tracing import UNTRACED, Tracing
 from transport.memory import MemoryTransport
+from transport.protocols import JobClient, JobConsumer
 from worker.engine_thread import EngineThread
 from worker.worker import LoadedModel, Worker, WorkerConfig
 
@@ -106,30 +108,38 @@ def make_service(
 class FakeService:
     """A running app. `client` speaks HTTP to it."""
 
-    def __init__(self, specs: tuple[ModelSpec, ...], config: GatewayConfig) -> None:
+    def __init__(
+        self,
+        specs: tuple[ModelSpec, ...],
+        config: GatewayConfig,
+        tracing: Tracing = UNTRACED,
+        sides: tuple[JobClient, JobConsumer] | None = None,
+    ) -> None:
+        """`sides`: of a transport; default one in memory."""
         self.engine = FakeEngine(max_batch_tokens=64)
         self.transport = MemoryTransport()
         self.metrics = Metrics()
         self.health = Health()
         self.authenticator = Authenticator()
         self.thread = EngineThread(watchdog_s=30)
-        worker_config = WorkerConfig(receive_wait_s=0.01)
+        client, consumer = sides or (self.transport, self.transport)
+        worker_config = WorkerConfig(receive_wait_s=0.01, tracing=tracing)
         self.workers = [
             Worker(
                 LoadedModel(spec, self.engine, TOKENIZER),
-                self.transport,
+                consumer,
                 self.thread,
                 worker_config,
                 self.metrics,
             )
             for spec in specs
         ]
-        self.gateway = Gateway(self.transport, config, self.metrics)
+        self.gateway = Gateway(client, config, self.metrics)
         self.used_tokens: dict[tuple[str, str], int] = {}  # by holder and period, as of SQL
         self.usage = unwritten_usage()
         limits = MemoryLimits(self._used)
         service = make_service(self.gateway, self.metrics, self.health, limits, self.usage)
-        self.app = create_app(service, self.authenticator, "0")
+        self.app = create_app(service, self.authenticator, "0", tracing)
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://test"
         )
@@ -149,9 +159,10 @@ class FakeService:
 
 @asynccontextmanager
 async def running_service(
-    *specs: ModelSpec, config: GatewayConfig | None = None
+    *specs: ModelSpec, config: GatewayConfig | None = None, **parts: Any
 ) -> AsyncIterator[FakeService]:
-    service = FakeService(specs or (EMBED, SCORE), config or GatewayConfig())
+    """`parts`: what else a FakeService takes."""
+    service = FakeService(specs or (EMBED, SCORE), config or GatewayConfig(), **parts)
     for worker in service.workers:
         await worker.announce()
     tasks = [asyncio.create_task(worker.run()) for worker in service.workers]

@@ -41,15 +41,17 @@ class KeyRing:
     def make(self, name: str, **limits: Any) -> Made:
         return self.make_key(NewKey(name=name, limits=Limits(**limits)))
 
-    def make_key(self, new: NewKey) -> Made:
+    def make_key(self, new: NewKey, now: Callable[[], float] = time.time) -> Made:
         async def make(store: KeyStore) -> Made:
             await store.prepare()
             return Made(*await store.create(new, self.peppers))
 
-        return self._run(make)
+        return self._run(make, now)
 
     def make_expired(self, name: str) -> Made:
-        return self.make_key(NewKey(name=name, expires_at=int(time.time()) - 1))
+        """An hour ago, for most of it."""
+        new = NewKey(name=name, expires_at=int(time.time()) - 1)
+        return self.make_key(new, now=lambda: time.time() - 3_600)
 
     def revoke(self, made: Made) -> None:
         self._run(lambda store: store.revoke(made.kid))
@@ -67,9 +69,13 @@ class KeyRing:
 
         return asyncio.run(read())
 
-    def _run(self, use: Callable[[KeyStore], Awaitable[Result]]) -> Result:
+    def _run(
+        self,
+        use: Callable[[KeyStore], Awaitable[Result]],
+        now: Callable[[], float] = time.time,
+    ) -> Result:
         async def work() -> Result:
-            store = KeyStore(self.url)
+            store = KeyStore(self.url, now=now)
             try:
                 return await use(store)
             finally:

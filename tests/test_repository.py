@@ -11,6 +11,7 @@ from checkpoint.families import FAMILIES as NAMED
 from cli.configuration_page import configuration_page
 from cli.main import app
 from cli.models_page import models_page
+from cli.observability_page import observability_page
 from engine.families import FAMILIES as BUILT
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +71,10 @@ def test_no_command_is_there_that_is_not_in_the_plan() -> None:
 
 def test_configuration_page_is_what_the_settings_say() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text() == configuration_page()
+
+
+def test_observability_page_is_what_the_metrics_say() -> None:
+    assert (ROOT / "docs" / "observability.md").read_text() == observability_page()
 
 
 def test_models_page_is_what_the_registry_says() -> None:

@@ -25,6 +25,7 @@ class _Entry:
 
     payload: bytes
     job_id: str
+    model: str
     tokens: int
     lane: Lane
     submitted_s: float
@@ -94,6 +95,14 @@ class MemoryTransport:
             tokens_per_s=announced.tokens_per_s if announced else None,
             jobs=sum(queue.jobs[name] for name in lanes),
         )
+
+    async def oldest_s(self, model: str) -> Mapping[Lane, float]:
+        now_s = asyncio.get_running_loop().time()
+        ages: dict[Lane, float] = {"online": 0.0, "bulk": 0.0}
+        for entry in self._outstanding.values():
+            if entry.model == model:
+                ages[entry.lane] = max(ages[entry.lane], now_s - entry.submitted_s)
+        return ages
 
     # --- JobConsumer ---
 
@@ -181,6 +190,7 @@ class MemoryTransport:
         entry = _Entry(
             payload=job.encode(),
             job_id=job.job_id,
+            model=job.model,
             tokens=job.tokens,
             lane=job.lane,
             submitted_s=now_s,

@@ -52,7 +52,7 @@ class JobClient(Protocol):
         ...
 
     async def models(self) -> Mapping[str, ServedModel]:
-        """Every announced model by its id."""
+        """Every announced model by its id, with the workers that jobs may be submitted for."""
         ...
 
     def live_workers(self, model: str) -> int:
@@ -68,6 +68,13 @@ class JobClient(Protocol):
 
     async def backlog(self, model: str, lane: Lane) -> Backlog:
         """Tokens ahead of a new job in that lane: online counts its own, bulk both."""
+        ...
+
+    async def oldest_s(self, model: str) -> Mapping[Lane, float]:
+        """Age of the oldest job of each lane, waiting or running; 0 where there is none.
+
+        Raises JobError where nobody can tell.
+        """
         ...
 
 

@@ -11,6 +11,7 @@ from engine.batch import Batch
 from engine.lazy import DeviceStats, LazyTensor, StepOutput
 from observability.logs import get_logger, place_of
 from observability.metrics import Metrics
+from observability.tracing import UNTRACED, Tracing
 from transport.messages import JobError
 from transport.protocols import Announcement, Delivery, JobConsumer
 from worker.batcher import BatchLimits, Waiting, take_batch
@@ -20,6 +21,7 @@ from worker.engine_thread import EngineDied, EngineThread
 from worker.isolation import BatchOutput, run_isolated
 from worker.packing import pack, unpack
 from worker.throughput import Throughput
+from worker.traces import is_traced, traced_batch, traced_jobs
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class WorkerConfig:
     steps_in_flight: int = 2  # one runs, one waits: the device never idles between them
     receive_wait_s: float = 0.5  # bounds how long a drain waits for an empty queue
     heartbeat_s: float = 2.0
+    tracing: Tracing = UNTRACED
 
 
 class ModelEngine(Protocol):
@@ -135,6 +138,8 @@ class Worker:
         if free_tokens > 0:
             wait_s = 0.0 if self._pending else self._config.receive_wait_s
             received = await self._consumer.receive(self._model.spec.id, free_tokens, wait_s)
+            for delivery in received:
+                self._metrics.jobs.labels(self._model.spec.id, delivery.job.lane).inc()
             self._pending += received  # by now: a drain hands back what is there
         pending, self._pending = self._pending, []
         self._pending = await self._still_wanted(pending)
@@ -159,7 +164,8 @@ class Worker:
             else:
                 runnable.append(delivery)
         wanted = await self._consumer.renew(runnable)
-        self._metrics.cancelled.labels(name).inc(len(runnable) - len(wanted))
+        if len(wanted) < len(runnable):
+            self._metrics.cancelled.labels(name).inc(len(runnable) - len(wanted))
         return wanted
 
     async def _run_batch(self, deliveries: Sequence[Delivery]) -> None:
@@ -196,6 +202,11 @@ class Worker:
         self._record(batch, output)
         answering = []
         results = unpack([d.job for d in deliveries], output)
+        if self._config.tracing is not UNTRACED and is_traced(deliveries):
+            jobs = traced_jobs(deliveries, results)
+            elapsed_s = ended_s - started_s
+            traced = traced_batch(self._model.spec.id, elapsed_s, batch, output, jobs)
+            self._config.tracing.record_batch(traced)
         for delivery, result in zip(deliveries, results, strict=True):
             queue_s = delivery.waited_s + max(0.0, ended_s - started_s - output.infer_s)
             answer = replace(
@@ -211,6 +222,7 @@ class Worker:
         name = self._model.spec.id
         self._metrics.batch_tokens.labels(name).observe(batch.tokens + output.padded_tokens)
         self._metrics.batch_size.labels(name).observe(batch.sequences)
+        self._metrics.batch_duration.labels(name).observe(output.infer_s)
         self._metrics.padding_tokens.labels(name).inc(output.padded_tokens)
         if output.out_of_memory:
             self._metrics.oom.labels(name).inc()
@@ -223,9 +235,9 @@ class Worker:
             self._metrics.batch_bisect.labels(name).inc()
         elif self._throughput.add(batch.tokens, output.infer_s):
             self._measured.set()
-        non_finite = sum(code == "non_finite" for code in output.failed.values())
-        self._metrics.non_finite.labels(name).inc(non_finite)
         if output.failed:
+            non_finite = sum(code == "non_finite" for code in output.failed.values())
+            self._metrics.non_finite.labels(name).inc(non_finite)
             get_logger().error("sequences_failed", model=name, count=len(output.failed))
 
     def _take_budget(self) -> None:

@@ -6,9 +6,12 @@ from api.access import check_routes
 from api.admin import audit, keys, projects, usage
 from api.admin.administration import Administration
 from api.admin.errors import ANSWERED, answer_refusal
+from api.callers import Callers
 from api.error_answers import answer_errors
 from api.middleware import RequestMiddleware
 from auth.authenticator import Authenticator
+from auth.limits.quota import UNLIMITED, Allowance
+from auth.principal import Principal
 from observability.metrics import Metrics
 
 
@@ -32,7 +35,11 @@ def create_admin_app(
     answer_errors(app)
     for refusal in ANSWERED:
         app.add_exception_handler(refusal, answer_refusal)
-    app.add_middleware(
-        RequestMiddleware, authenticator=authenticator, metrics=metrics, seen=administration.seen
-    )
+    callers = Callers(authenticator, administration.seen, _unlimited)
+    app.add_middleware(RequestMiddleware, callers=callers, metrics=metrics)
     return app
+
+
+async def _unlimited(_: Principal) -> Allowance:
+    """Nothing that is asked of this port counts towards limits."""
+    return UNLIMITED

@@ -9,7 +9,7 @@ from api.admin.query import refuse_unknown
 from api.errors import ApiError
 from api.fields import RequestFields, parse_fields
 from auth.key import DEFAULT_ENV
-from auth.record import DEFAULT_SCOPES, Limits, NewKey
+from auth.record import DEFAULT_SCOPES, LATEST, Limits, NewKey, Rotation
 
 DEFAULT_GRACE_S = 86_400.0
 
@@ -38,6 +38,7 @@ class _KeyFields(RequestFields):
 
 class _RotateFields(RequestFields):
     grace_s: float = DEFAULT_GRACE_S
+    expires_in_s: float | None = None
 
 
 def parse_new_key(body: dict[str, Any], now: float) -> NewKey:
@@ -70,10 +71,11 @@ def parse_changes(body: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def parse_grace_s(body: dict[str, Any]) -> float:
-    """For how long a rotated key goes on. Raises ApiError."""
+def parse_rotation(body: dict[str, Any]) -> Rotation:
+    """Raises ApiError; what the store refuses besides is told by the store."""
     refuse_unknown(body, _RotateFields.model_fields)
-    return parse_fields(_RotateFields, body).grace_s
+    given = parse_fields(_RotateFields, body)
+    return Rotation(given.grace_s, given.expires_in_s)
 
 
 def _parse_limits(body: dict[str, Any]) -> dict[str, Any]:
@@ -87,8 +89,9 @@ def _expiry(given: _KeyFields, now: float) -> int | None:
         if given.expires_at is not None:
             message = "Give 'expires_at' or 'expires_in_s', not both."
             raise ApiError("invalid_value", message, "expires_in_s")
-        if not 0 < given.expires_in_s < float("inf"):
-            message = "Invalid value for 'expires_in_s': above zero."
+        # Less than a second is less than any time that the store can hold.
+        if not 1 <= given.expires_in_s <= LATEST - now:
+            message = "Invalid value for 'expires_in_s': 1 or more, and before the year 10000."
             raise ApiError("invalid_value", message, "expires_in_s")
         return int(now + given.expires_in_s)
     if given.expires_at is not None and given.expires_at <= now:

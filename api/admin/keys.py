@@ -6,9 +6,10 @@ from starlette.responses import Response
 from api.access import ScopedRoute
 from api.admin.administration import actor_of, administration_of, answer, read_body
 from api.admin.key_answer import describe
-from api.admin.key_request import parse_changes, parse_grace_s, parse_new_key
+from api.admin.key_request import parse_changes, parse_new_key, parse_rotation
 from api.admin.query import refuse_unknown, whole_number
 from api.errors import ApiError
+from auth.errors import UnknownKey
 
 router = APIRouter(route_class=ScopedRoute)
 
@@ -34,18 +35,16 @@ async def list_keys(request: Request) -> Response:
     limit = whole_number(request, "limit", _PAGE) or _DEFAULT_PAGE
     after = request.query_params.get("after")
     administration = administration_of(request)
-    records = await administration.keys.list()
-    if after is not None:
-        places = [place for place, record in enumerate(records) if record.kid == after]
-        if not places:
-            raise ApiError("invalid_value", "Invalid value for 'after': no such key.", "after")
-        records = records[places[0] + 1 :]
-    page = records[:limit]
+    try:
+        page, has_more = await administration.keys.page(limit, after)
+    except UnknownKey:
+        message = "Invalid value for 'after': no such key."
+        raise ApiError("invalid_value", message, "after") from None
     return answer(
         {
             "object": "list",
             "data": [describe(record, administration.now()) for record in page],
-            "has_more": len(page) < len(records),
+            "has_more": has_more,
             "last_id": page[-1].kid if page else None,
         }
     )
@@ -60,11 +59,14 @@ async def show_key(request: Request) -> Response:
 
 @router.post("/v1/admin/keys/{kid}/rotate")
 async def rotate_key(request: Request) -> Response:
-    """A new key with the settings of this one, which goes on for `grace_s` more."""
+    """A new key with the settings of this one, which goes on for `grace_s` more.
+
+    It lives for `expires_in_s`, or for as long as the old one was to live.
+    """
     administration = administration_of(request)
-    grace_s = parse_grace_s(await read_body(request))
+    terms = parse_rotation(await read_body(request))
     key, record = await administration.keys.rotate(
-        request.path_params["kid"], administration.peppers(), grace_s, actor_of(request)
+        request.path_params["kid"], administration.peppers(), terms, actor_of(request)
     )
     await administration.tell()
     return answer({"key": key} | describe(record, administration.now()))

@@ -54,7 +54,7 @@ async def _model(service: Service, request: RerankRequest, context: RequestConte
         sole = await service.gateway.catalog.sole_reranker()
         if sole is None:
             raise missing("model")
-        spec = service.use(sole, context)
+        spec = service.use(sole, None, context)
     if spec.task == "embed" and not spec.gives_vectors:
         message = f"The model `{spec.id}` gives no vectors that a cosine could compare."
         raise ApiError("invalid_value", message, param="model")

@@ -14,6 +14,9 @@ LONGEST_LEASE_S = 900.0  # above the longest deadline of a request, 600 s
 # Of a bucket that flows off by `limit` each us: debts are whole numbers, and no time is lost.
 DEBT_OF_ONE = 60_000_000
 
+# Units: some 150 million, whose debt a double, as Redis computes in, still holds exactly.
+LARGEST_BURST = 2**53 // DEBT_OF_ONE
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -86,5 +89,6 @@ class Demand:
 
 
 def burst_of(limit: int, burst_s: float | None) -> int:
-    """At least one unit: a key that may do anything may do it one at a time."""
-    return max(1, int(limit * (burst_s or DEFAULT_BURST_S) / 60))
+    """At least one unit, since a key that may do anything may do it one at a time; at most
+    LARGEST_BURST."""
+    return min(LARGEST_BURST, max(1, int(limit * (burst_s or DEFAULT_BURST_S) / 60)))

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from redis.exceptions import RedisError
 
-from auth.limits.demand import Demand
+from auth.calendar import Period
+from auth.limits.demand import Budget, Demand
 from auth.limits.memory import MemoryLimits
 from auth.limits.redis import RedisLimits
 from auth.limits.standing import Standing
@@ -39,6 +40,8 @@ class FailoverLimits:
         self._local = False
         self._retry_s = 0.0  # of the event loop's clock
         self._owed: deque[Demand] = deque(maxlen=_MOST_OWED)
+        # Of which the share granted tokens that Redis has not heard of.
+        self._unheard: dict[tuple[str, str, Period], Budget] = {}
 
     @property
     def local(self) -> bool:
@@ -48,6 +51,7 @@ class FailoverLimits:
     async def take(self, demand: Demand) -> Standing:
         if self._may_ask():
             try:
+                await self._tell_of_share()  # first: its count would grant the same tokens again
                 standing = await self._redis.take(demand)
             except _FAILURES as error:
                 self._failed(error)
@@ -57,7 +61,13 @@ class FailoverLimits:
             else:
                 self._answered()
                 return replace(standing, by=self)
-        return await self._share.take(demand)
+        standing = await self._share.take(demand)
+        for budget in standing.taken.budgets:
+            if budget.cost:
+                # Another object each time: what is granted while Redis is told stays to be told.
+                name = budget.holder.kind, budget.holder.name, budget.period
+                self._unheard[name] = replace(budget, cost=0)
+        return standing
 
     async def give_back(self, taken: Demand) -> None:
         """To Redis; what the share granted goes back there, as `Standing.by` says."""
@@ -81,11 +91,22 @@ class FailoverLimits:
             if self._may_ask():
                 try:
                     await self._redis.heartbeat()
+                    await self._tell_of_share()
                     self._answered()
                     await self._hand_in()
                 except _FAILURES as error:
                     self._failed(error)
             await asyncio.sleep(RETRY_S if self._local else HEARTBEAT_S)
+
+    async def _tell_of_share(self) -> None:
+        """Have Redis ask the database, where it is written down, what the share granted: a sum
+        would count twice what a Redis that was emptied has read there already."""
+        while self._unheard:
+            told = dict(self._unheard)
+            await self._redis.ask_again(list(told.values()))
+            for name, budget in told.items():
+                if self._unheard.get(name) is budget:
+                    del self._unheard[name]
 
     async def _hand_in(self) -> None:
         while self._owed:
@@ -111,6 +132,7 @@ class FailoverLimits:
         self._retry_s = asyncio.get_running_loop().time() + RETRY_S
         if not self._local:
             log.error("limits_became_local", error=type(error).__name__)
+            self._share.ask_again()  # its counts are those of when Redis was away before
         self._local = True
 
     def _answered(self) -> None:

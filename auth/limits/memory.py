@@ -114,6 +114,12 @@ class MemoryLimits:
             if count is not None and count.born == budget.receipt:
                 count.used = max(0, count.used - budget.cost)
 
+    def ask_again(self) -> None:
+        """Of a share: ask the database before any budget is granted more of, since others were."""
+        for count in self._counts.values():
+            if count.again_s is not None:
+                count.again_s = 0.0
+
     async def _seed(self, budgets: Sequence[Budget]) -> None:
         """Have a count of the current period of each."""
         while True:

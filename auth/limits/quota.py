@@ -1,6 +1,7 @@
 """The limits of one request, from before it is read to when it is answered."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 from auth.calendar import Period
@@ -40,6 +41,17 @@ class Quotas:
         )
         allowance = Allowance(self._store, holders)
         await allowance.take(demand)
+        return allowance
+
+    async def look(self, principal: Principal) -> "Allowance":
+        """What is left of the caller's rates. Counts nothing, and refuses nobody.
+
+        Asks the store nothing where the caller has none.
+        """
+        holders = principal.holders
+        allowance = Allowance(self._store, holders)
+        buckets = _buckets(holders, "requests", 0) + _buckets(holders, "tokens", 0)
+        await allowance.take(Demand(buckets=buckets))
         return allowance
 
 
@@ -111,11 +123,13 @@ class Allowance:
         )
 
     def _exceeded(self, refusal: Refusal) -> LimitExceeded:
-        asked = refusal.of
+        asked, wait_s = refusal.of, refusal.wait_s
         if isinstance(asked, Bucket):
             limit, most, requested = _OF_BUCKETS[asked.unit], asked.burst, asked.cost
         elif isinstance(asked, Slot):
             limit, most, requested = "concurrency", asked.limit, 1
+            # A guess: spread, or all that were refused together would come back together.
+            wait_s *= random.uniform(0.5, 1.5)  # noqa: S311
         else:
             limit, most, requested = asked.period, asked.limit, asked.cost
         return LimitExceeded(
@@ -125,7 +139,7 @@ class Allowance:
             most=most,
             used=refusal.used,
             requested=requested,
-            wait_s=refusal.wait_s,
+            wait_s=wait_s,
             never=refusal.never,
             resets_at=refusal.resets_at,
             requests=self.requests,

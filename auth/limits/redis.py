@@ -1,6 +1,5 @@
 """Limits counted in Redis, for all gateways together, by Redis' clock."""
 
-import asyncio
 import contextlib
 import time
 import uuid
@@ -20,13 +19,14 @@ from auth.limits.seeding import Seeding
 from auth.limits.standing import BucketStanding, Refusal, Standing
 from auth.limits.store import ScriptRunner, Seed
 
-TIMEOUT_S = 1.0  # of one script
 GATEWAYS = "florilege:rl:gateways"  # sorted set of those that live, by their last heartbeat
 _SILENT_S = 15.0  # five heartbeats
 
 # What a take may need to be told its period, and what the database knows, and both once more
 # where midnight comes between.
 _MOST_ROUNDS = 6
+
+_KEYS_AT_ONCE = 500  # others have their turn between
 
 _Argument = str | int | float
 
@@ -35,24 +35,25 @@ def _script(name: str) -> str:
     return files("auth.limits").joinpath("lua", f"{name}.lua").read_text()
 
 
-_TAKE, _GIVE_BACK, _HEARTBEAT = map(_script, ("take", "give_back", "heartbeat"))
+_TAKE, _GIVE_BACK, _HEARTBEAT, _ASK_AGAIN = map(
+    _script, ("take", "give_back", "heartbeat", "ask_again")
+)
 
 
 class RedisLimits:
-    """Each call is one script; a second where a budget is met for the first time."""
+    """Each call is one script; a second where the database is to be asked what a budget has used:
+    where it is met for the first time, and every RESEED_S from then on."""
 
     def __init__(
         self,
         scripts: ScriptRunner,
         seed: Seed,
         *,
-        timeout_s: float = TIMEOUT_S,
         now: Callable[[], float] | None = None,
         here: Callable[[], float] = time.time,
     ) -> None:
         """`here` is this host's clock, in seconds since 1970; `now` stands in for Redis' own."""
         self._scripts = scripts
-        self._timeout_s = timeout_s
         self._given_now = now
         self._here = here
         self._ahead_s = 0.0  # Redis' clock before ours, as far as it has mattered
@@ -98,6 +99,18 @@ class RedisLimits:
         uses = map(_use_key, taken.budgets, [label for label, _, _ in counted])
         await self._run(_GIVE_BACK, [*_keys(taken), *uses], *arguments)
 
+    async def ask_again(self, budgets: Sequence[Budget]) -> None:
+        """Have Redis ask the database of these budgets before it grants any more of them.
+
+        More was used than Redis was told. The larger of both counts holds, so that nothing is
+        counted twice, and again every RESEED_S, which finds what was not written down yet. Raises
+        what `take` does.
+        """
+        now = self._here() + self._ahead_s
+        keys = [_use_key(budget, span_of(budget.period, now).label) for budget in budgets]
+        for first in range(0, len(keys), _KEYS_AT_ONCE):
+            await self._run(_ASK_AGAIN, keys[first : first + _KEYS_AT_ONCE])
+
     async def heartbeat(self) -> None:
         """Be counted among the gateways, and count them. Raises what `take` does."""
         arguments = self._gateway, round(_SILENT_S * 1e6)
@@ -105,8 +118,7 @@ class RedisLimits:
 
     async def _run(self, text: str, keys: Sequence[str], *arguments: _Argument) -> Any:
         now_us = 0 if self._given_now is None else round(self._given_now() * 1e6)
-        async with asyncio.timeout(self._timeout_s):
-            return await self._scripts.run(text, keys, now_us, *arguments)
+        return await self._scripts.run(text, keys, now_us, *arguments)
 
     def _asked(
         self, demand: Demand, spans: Sequence[Span], seeds: Sequence[str]

@@ -9,7 +9,8 @@ from auth.limits.demand import Demand
 from auth.limits.standing import Standing
 
 # Tokens used in the current UTC day or month, as the database knows. None: it cannot be asked; then
-# counting begins at 0, and it is asked again within RESEED_S.
+# counting begins at 0, and it is asked again within RESEED_S. A store that shares its counts with
+# others asks again whatever it was told.
 Seed = Callable[[Holder, Period], Awaitable[int | None]]
 RESEED_S = 60.0
 
@@ -30,5 +31,8 @@ class ScriptRunner(Protocol):
     """Runs Lua in a Redis, each call once at most."""
 
     async def run(self, text: str, keys: Sequence[str], *arguments: str | int | float) -> Any:
-        """The raw answer. Raises `redis.exceptions.RedisError`, `OSError` or `TimeoutError`."""
+        """The raw answer, within about a second.
+
+        Raises `redis.exceptions.RedisError`, `OSError` or `TimeoutError`.
+        """
         ...

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from auth.calendar import DAY_S
 from auth.database import Database
 from auth.holder import Holder
+from auth.record import is_storable
 from auth.rows import touch
 from auth.schema import usage, usage_flushes
 from auth.usage.count import Batch
@@ -153,7 +154,7 @@ def _filters(query: UsageQuery) -> list[ColumnElement[bool]]:
         (usage.c.model, query.models),
     ):
         if wanted is not None:
-            filters.append(column.in_(sorted(wanted)))
+            filters.append(column.in_(sorted(filter(is_storable, wanted))))
     return filters
 
 

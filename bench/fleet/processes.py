@@ -30,6 +30,7 @@ class StartFailed(Exception):
 class Started:
     pid: int
     url: str  # '' for a worker
+    admin_url: str = ""
 
 
 @asynccontextmanager
@@ -56,7 +57,7 @@ async def florilege(arguments: Sequence[str], redis_url: str = "") -> AsyncItera
         environ = {f"FLORILEGE_{name}": value for name, value in settings.items()}
         async with _running((sys.executable, *arguments), environ, Path(directory)) as process:
             line: dict[str, Any] = orjson.loads(await process.until('"event":"serving"'))
-            yield Started(process.pid, line.get("url", ""))
+            yield Started(process.pid, line.get("url", ""), line.get("admin_url", ""))
 
 
 class _Process:

@@ -90,6 +90,11 @@ class Sender:
         except (aiohttp.ClientError, TimeoutError):
             return 0
 
+    async def metric(self, admin_url: str, name: str) -> float:
+        async with self._session.get(f"{admin_url}/metrics") as response:
+            lines = (await response.text()).splitlines()
+        return next(float(value) for told, _, value in map(_parted, lines) if told == name)
+
     async def flood(self, callers: Sequence[Caller], seconds: float) -> list[Tally]:
         """Every caller's requests that are due within so many seconds, all answered."""
         started_s = time.perf_counter()
@@ -119,3 +124,7 @@ class Sender:
         status = await self.send(tally.caller.key, number)
         answered_s = time.perf_counter() - started_s
         tally.sent.append(Sent(due_s, sent_s, answered_s, status))
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    return line.partition(" ")

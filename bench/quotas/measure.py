@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from bench.statistics import latency
 TOKENS = 16  # a request
 _WARM = 200  # requests, not timed
 _PLENTY = 1_000_000  # a limit that nobody meets
+_UNANSWERED = "florilege_ratelimit_backend_errors_total"
 _HALF = 0.5  # of their limits is what well-behaved keys ask for
 
 REST, UNLIMITED, LIMITED, REST_AGAIN = (
@@ -43,7 +44,7 @@ class QuotaEffort:
 
     flooding: int = 90  # two of three meet a limit of tokens, the third one of requests
     well_behaved: int = 10
-    a_minute: int = 60
+    a_minute: int = 30
     burst_s: float = 60.0
     times: float = 10.0
     flood_s: float = 120.0
@@ -76,10 +77,11 @@ async def measure_quotas(effort: QuotaEffort, tell: Callable[[str], None]) -> Qu
             (REST_AGAIN, [], effort.rest_s),
         ):
             tell(f"quotas: {len(good)} well-behaved keys, {name}: {seconds:.0f} s")
-            meter = pool.meter()
+            before, meter = await pool.unanswered(), pool.meter()
             tallies = await pool.sender.flood([*others, *good], seconds)
-            ours = tallies[len(others) :]
-            results.situations.append(_situation(name, seconds, tallies, ours, meter.cores()))
+            cores, unanswered = meter.cores(), await pool.unanswered() - before
+            told = _situation(name, seconds, tallies, tallies[len(others) :])
+            results.situations.append(replace(told, cores=cores, limits_unanswered=unanswered))
             if name == LIMITED:
                 results.keys.extend(_count(pool, effort, tally) for tally in tallies)
         tell(f"quotas: what limits cost: {effort.rounds} rounds")
@@ -102,6 +104,15 @@ class _Pool:
     def meter(self) -> CpuMeter:
         pids = {name: [p.pid for p in started] for name, started in self.processes.items()}
         return CpuMeter(pids | {"load": [os.getpid()]})
+
+    async def unanswered(self) -> int:
+        """Times that gateways had no answer from Redis for their limits."""
+        return sum(
+            [
+                int(await self.sender.metric(gateway.admin_url, _UNANSWERED))
+                for gateway in self.processes["gateways"]
+            ]
+        )
 
 
 @asynccontextmanager
@@ -209,9 +220,16 @@ def _count(pool: _Pool, effort: QuotaEffort, tally: Tally) -> KeyCount:
         accepted=len(accepted) * each,
         span_s=last_s - first_s,
         unsure_s=min(answered_s) - first_s + max(answered_s) - last_s,
-        late=sum(request.sent_s >= since_s for request in accepted) * each,
+        late_a_minute=_a_minute([r.sent_s for r in accepted if r.sent_s >= since_s]) * each,
         window_s=effort.window_s,
     )
+
+
+def _a_minute(moments_s: Sequence[float]) -> float:
+    """From the first to the last: how many fall into a window depends on where it begins."""
+    if len(moments_s) < 2:
+        return 0.0
+    return (len(moments_s) - 1) / (moments_s[-1] - moments_s[0]) * 60
 
 
 def _situation(
@@ -219,7 +237,6 @@ def _situation(
     seconds: float,
     tallies: Sequence[Tally],
     ours: Sequence[Tally],
-    cores: dict[str, float],
 ) -> Situation:
     """`ours`: of the well-behaved. Raises RequestFailed where none of theirs was answered."""
     everything = [sent for tally in tallies for sent in tally.sent]
@@ -237,7 +254,8 @@ def _situation(
         failed=sum(tally.failed for tally in ours),
         latency=latency(answered_s),
         lag_p99_ms=float(np.percentile(lags_s, 99)) * 1000,
-        cores=cores,
+        limits_unanswered=0,
+        cores={},
     )
 
 

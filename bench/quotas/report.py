@@ -39,6 +39,7 @@ def quotas_markdown(results: QuotaResults) -> str:
                 *("beside them", "s", "offered/s, all", "answered/s, all", "their requests"),
                 *("refused", "failed", "p50 ms", "p99 ms", "max ms"),
                 *("p99 ÷ idle", "p99 ÷ without limits", "the load's own lag, p99 ms"),
+                "limits that Redis did not answer for",
             ),
             [_met(situation, results.situations) for situation in results.situations],
         ),
@@ -89,5 +90,5 @@ def _met(situation: Situation, all_of_them: Sequence[Situation]) -> tuple[str, .
         *(str(situation.refused), str(situation.failed)),
         *(f"{times.p50_ms:.2f}", f"{times.p99_ms:.2f}", f"{times.max_ms:.2f}"),
         *(f"{times.p99_ms / other.latency.p99_ms:.2f}" for other in (idle, without_limits)),
-        f"{situation.lag_p99_ms:.2f}",
+        *(f"{situation.lag_p99_ms:.2f}", str(situation.limits_unanswered)),
     )

@@ -26,7 +26,7 @@ class KeyCount:
     accepted: int
     span_s: float  # from its first request to its last
     unsure_s: float  # by which that time was another where it is counted: their answers took it
-    late: int  # accepted of requests sent in the window at the end
+    late_a_minute: float  # accepted in the window at the end, from its first to its last
     window_s: float
 
     @property
@@ -42,7 +42,7 @@ class KeyCount:
     @property
     def late_deviation(self) -> float:
         """Of the rate in the window, when no burst is left."""
-        return self.late / (self.a_minute * self.window_s / 60) - 1
+        return self.late_a_minute / self.a_minute - 1
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Situation:
     failed: int  # of them
     latency: Latency  # of those answered, from the moment they were due
     lag_p99_ms: float  # how late the load itself sent, all keys
+    limits_unanswered: int  # times that Redis did not answer a gateway for its limits in time
     cores: dict[str, float]  # busy, by process or kind of process
 
 

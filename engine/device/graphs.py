@@ -48,6 +48,7 @@ class GraphStats:
     eager: int  # steps, warm-ups not counted
     captures: int
     failed: int  # captures
+    evictions: int
 
 
 class Uses(Protocol):
@@ -85,6 +86,7 @@ class Graphs:
         self._evicted: deque[tuple[Event, Graph]] = deque()
         self._missing = deque(hot.hottest() if hot else ())
         self._replays = self._eager = self._captures = self._failed = self._size_bytes = 0
+        self._evictions = 0
 
     def configure(
         self, kind: str, tokens: int, rows: int, max_seqlen: int = 0
@@ -166,6 +168,7 @@ class Graphs:
             eager=self._eager,
             captures=self._captures,
             failed=self._failed,
+            evictions=self._evictions,
         )
 
     def _graphable(self, configuration: Configuration) -> bool:
@@ -234,6 +237,7 @@ class Graphs:
         evicted = self._captured.pop(oldest)
         self._size_bytes -= evicted.size_bytes
         self._evicted.append((passed, evicted.graph))
+        self._evictions += 1
         del self._uses[oldest]
         return True
 

@@ -112,6 +112,7 @@ class DeviceRunner:
             graph_bytes=graphs.bytes,
             captures=graphs.captures,
             failed_captures=graphs.failed,
+            evictions=graphs.evictions,
             used_bytes=total_bytes - free_bytes,
             total_bytes=total_bytes,
         )

@@ -12,7 +12,7 @@ from fake_service import EMBED, SCORE, FakeService, word
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from api.access import OPEN_PATHS, presented_key
+from api.access import presented_key
 from api.errors import INTERNAL_MESSAGE
 from auth.errors import InvalidKey, MissingKey
 from auth.principal import Principal
@@ -29,6 +29,7 @@ class FakeAuthenticator:
         self.principals = {
             "all": Principal("k1", "all", both),
             "narrow": Principal("k2", "narrow", frozenset({"embed"}), frozenset({SCORE.id})),
+            "short": Principal("k3", "short", both, frozenset({"short"})),
         }
 
     def authenticate(self, presented: str | None) -> Principal:
@@ -71,7 +72,7 @@ async def test_every_route_is_closed_unless_it_is_listed_open(closed: FakeServic
     for method, path in paths:
         url = path.replace("{model_id:path}", EMBED.id)
         response = await closed.client.request(method, url)
-        if path in OPEN_PATHS:
+        if path in {"/health/live", "/health/ready"}:
             assert response.status_code in (200, 405), path
         else:
             assert response.status_code == 401, path
@@ -102,6 +103,10 @@ async def test_no_key_and_a_wrong_key_have_one_body_each(closed: FakeService) ->
         ({"x-api-key": "all"}, "all"),
         ({"authorization": "Basic abc", "x-api-key": "all"}, "all"),
         ({"authorization": "Bearer "}, None),
+        ({"api-key": " all "}, "all"),
+        ({"x-api-key": "all\t"}, "all"),
+        ({"api-key": " ", "x-api-key": "all "}, "all"),
+        ({"authorization": "Bearer ", "api-key": " "}, None),
         ({}, None),
     ],
 )
@@ -117,6 +122,24 @@ async def test_key_reaches_only_its_scopes_and_models(closed: FakeService) -> No
     assert (rerank.status_code, rerank.json()["error"]["code"]) == (403, "insufficient_permissions")
     assert (embed.status_code, embed.json()["error"]["code"]) == (403, "model_not_found")
     assert [model["id"] for model in models.json()["data"]] == [SCORE.id]
+
+
+async def test_key_without_the_model_is_told_no_more_than_the_name_it_asked_for(
+    closed: FakeService,
+) -> None:
+    closed.client.headers["authorization"] = "Bearer narrow"
+    embed = await closed.embed(input=word(1), model="short")
+    model = await closed.client.get("/v1/models/short")
+    closed.client.headers["authorization"] = "Bearer short"
+    score = await closed.rerank(query=word(1), documents=[word(2)], model=None)
+    for response, named in ((embed, "`short`"), (model, "`short`"), (score, "without one")):
+        assert response.status_code == 403
+        error = response.json()["error"]
+        assert (error["code"], error["param"]) == ("model_not_found", "model")
+        assert named in error["message"]
+        assert "org/" not in response.text
+        assert "x-florilege-dtype" not in response.headers
+    assert (await closed.embed(input=word(1))).status_code == 200  # an alias is access, too
 
 
 async def test_every_answer_has_an_id_and_its_timings(service: FakeService) -> None:

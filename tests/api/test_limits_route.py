@@ -1,10 +1,12 @@
 """Limits as a client meets them: refusals, headers, and what is counted after all."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from fake_service import SCORE, FakeService, word
 
@@ -12,6 +14,10 @@ from auth.key import generate_key
 from auth.pepper import Peppers
 from auth.record import KeyRecord, Limits
 from auth.snapshot import Snapshot
+from transport.messages import Lane
+from transport.protocols import Backlog
+
+WaitUntil = Callable[..., Awaitable[None]]
 
 
 class Caller:
@@ -154,7 +160,21 @@ async def test_no_more_requests_at_a_time_than_the_key_may(service: FakeService)
         assert (await caller.embed()).status_code == 200
 
 
-async def test_what_fails_or_is_cancelled_costs_nothing(service: FakeService) -> None:
+async def test_those_refused_together_are_told_to_come_back_apart(service: FakeService) -> None:
+    caller = Caller(service, Limits(max_concurrency=1))
+    service.engine.gate.clear()
+    running = asyncio.create_task(caller.embed())
+    while not service.engine.batches:
+        await asyncio.sleep(0.005)
+    refused = await asyncio.gather(*[caller.embed() for _ in range(20)])
+    waits_ms = {int(response.headers["retry-after-ms"]) for response in refused}
+    assert len(waits_ms) > 10
+    assert all(500 <= wait_ms <= 1_501 for wait_ms in waits_ms)
+    service.engine.gate.set()
+    await running
+
+
+async def test_what_fails_or_is_too_late_costs_nothing(service: FakeService) -> None:
     caller = Caller(service, Limits(rpm=5, tpm=50, max_concurrency=2, daily_tokens=50))
     service.engine.gate.clear()
     late = await caller.embed(**{"x-florilege-timeout-ms": "50"})
@@ -224,3 +244,80 @@ async def test_limits_change_with_the_next_snapshot(service: FakeService) -> Non
     peppers = service.authenticator._peppers
     service.authenticator.replace(Snapshot(revision=2, keys={caller.kid: record}), peppers)
     assert (await caller.embed()).status_code == 200
+
+
+class Leaver:
+    """A caller that sends a request and hangs up when it is told to."""
+
+    def __init__(self, caller: Caller, body: bytes | None) -> None:
+        """`body` None: it never comes."""
+        self.caller = caller
+        self.leave = asyncio.Event()
+        self.statuses: list[int] = []
+        self._messages = [] if body is None else [{"type": "http.request", "body": body}]
+
+    async def request(self) -> None:
+        headers = [(b"authorization", f"Bearer {self.caller.key}".encode())]
+        path = "/v1/embeddings"
+        scope = {"type": "http", "method": "POST", "scheme": "http", "query_string": b""}
+        scope |= {"path": path, "raw_path": path.encode(), "headers": headers}
+        scope |= {"asgi": {"version": "3.0"}, "http_version": "1.1", "client": ("test", 1)}
+        await self.caller.service.app(scope, self._receive, self._send)
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._messages:
+            return self._messages.pop()
+        await self.leave.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.statuses.append(message["status"])
+
+
+BODY = orjson.dumps({"model": "short", "input": word(1)})
+WITH_ALL = Limits(rpm=5, tpm=50, max_concurrency=1, daily_tokens=50)
+
+
+async def test_hanging_up_on_a_worker_costs_what_the_answer_would(
+    service: FakeService, wait_until: WaitUntil
+) -> None:
+    """Else one request a minute could keep the engine busy for ever."""
+    caller = Caller(service, WITH_ALL)
+    service.engine.gate.clear()
+    leaver = Leaver(caller, BODY)
+    running = asyncio.create_task(leaver.request())
+    await wait_until(lambda: service.transport.outstanding == 1)
+    leaver.leave.set()
+    await running
+    assert leaver.statuses == [499]
+    service.engine.gate.set()
+    response = await caller.embed()  # its slot is free
+    assert response.status_code == 200
+    assert response.headers["x-ratelimit-remaining-requests"] == "3"
+    assert response.headers["x-ratelimit-remaining-tokens"] == "44"
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+async def test_hanging_up_before_any_work_costs_nothing(
+    service: FakeService, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    caller = Caller(service, WITH_ALL)
+    admitting = asyncio.Event()
+
+    async def never(model: str, lane: Lane) -> Backlog:
+        admitting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service.transport, "backlog", never)
+        leaver = Leaver(caller, BODY if arrived else None)
+        running = asyncio.create_task(leaver.request())
+        await wait_until(lambda: admitting.is_set() or not arrived)
+        leaver.leave.set()
+        await running
+    assert leaver.statuses == [499]
+    response = await caller.embed()
+    assert response.headers["x-ratelimit-remaining-requests"] == "4"
+    assert response.headers["x-ratelimit-remaining-tokens"] == "47"

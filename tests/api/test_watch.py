@@ -34,9 +34,57 @@ async def test_gauges_tell_workers_and_queues_of_each_model() -> None:
     assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
     assert watched.value("queue_tokens", model=EMBED.id, lane="bulk") == 5
     assert watched.value("queue_depth", model=EMBED.id, lane="bulk") == 1
-    del watched.client.served[EMBED.id]
+
+
+async def test_forgotten_model_has_no_gauges_until_it_is_known_again() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    forgotten = watched.client.served.pop(EMBED.id)
+    for _ in range(2):
+        await watched.watch.refresh()
+        assert watched.value("live_workers", model=EMBED.id) is None  # 0 is an alert
+        for lane in ("online", "bulk"):
+            assert watched.value("queue_tokens", model=EMBED.id, lane=lane) is None
+            assert watched.value("queue_depth", model=EMBED.id, lane=lane) is None
+            assert watched.value("queue_oldest_age_seconds", model=EMBED.id, lane=lane) is None
+            assert watched.value("estimated_wait_seconds", model=EMBED.id, lane=lane) is None
+        assert watched.value("live_workers", model=SCORE.id) == 1
+    watched.client.served[EMBED.id] = forgotten
+    await watched.watch.refresh()
+    assert watched.value("live_workers", model=EMBED.id) == 1
+    assert watched.value("queue_tokens", model=EMBED.id, lane="online") == 3
+
+
+async def test_gauge_tells_only_of_workers_that_surely_live() -> None:
+    """As readiness does: in doubt jobs wait, which no alert should take for a live worker."""
+    watched = Watched()
+    watched.client.doubts = True
     await watched.watch.refresh()
     assert watched.value("live_workers", model=EMBED.id) == 0
+    assert watched.watch.lacking("any") == "no model has a live worker"
+
+
+async def test_gauges_tell_how_long_a_job_waits_and_would_wait() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    assert watched.value("estimated_wait_seconds", model=EMBED.id, lane="bulk") == 0
+    assert watched.value("capacity_tokens_per_second", model=EMBED.id) == 0
+    assert watched.value("queue_oldest_age_seconds", model=EMBED.id, lane="online") == 1.5
+    watched.client.tokens_per_s = 2.0
+    await watched.watch.refresh()
+    assert watched.value("capacity_tokens_per_second", model=EMBED.id) == 2
+    assert watched.value("estimated_wait_seconds", model=EMBED.id, lane="online") == 1.5
+    assert watched.value("estimated_wait_seconds", model=EMBED.id, lane="bulk") == 4
+
+
+async def test_first_failure_of_each_kind_is_seen_as_one() -> None:
+    watched = Watched()
+    await watched.watch.refresh()
+    labels = {"model": EMBED.id, "code": "503", "error_type": "service_unavailable_error"}
+    assert watched.value("requests_total", route="/v1/embeddings", **labels) == 0
+    labels["model"] = SCORE.id
+    assert watched.value("requests_total", route="/v1/rerank", **labels) == 0
+    assert watched.value("requests_total", route="/v1/embeddings", **labels) is None
 
 
 async def test_no_request_waits_for_a_tokenizer() -> None:

@@ -62,7 +62,11 @@ def key_with(kid: str, monkeypatch: pytest.MonkeyPatch) -> str:
         return generate_key()[0]
 
 
-@pytest.mark.parametrize("presented", [None, "", "sk-anything", generate_key()[0]])
+@pytest.mark.parametrize(
+    "presented",
+    [None, "", "sk-anything", generate_key()[0]],
+    ids=["none", "empty", "malformed", "unknown"],
+)
 def test_without_keys_everybody_is_anonymous_whatever_they_present(presented: str | None) -> None:
     authenticator = Authenticator()
     assert authenticator.is_open

@@ -12,7 +12,7 @@ from raw_sql import execute
 from auth.errors import KeyRefused, PepperMismatch, UnknownKey, UnknownProject
 from auth.key import parse_key
 from auth.pepper import Peppers
-from auth.record import KeyRecord, Limits, NewKey
+from auth.record import KeyRecord, Limits, NewKey, Rotation
 from auth.store import KeyStore
 
 SHOP = NewKey(
@@ -35,7 +35,7 @@ class TestRotation:
     ) -> None:
         await store.migrate()
         old_key, old = await store.create(SHOP, peppers)
-        new_key, new = await store.rotate(old.kid, peppers, grace_s=60.5)
+        new_key, new = await store.rotate(old.kid, peppers, Rotation(60.5))
         assert settings_of(new) == vars(SHOP)
         assert (new.replaces, new.kid == old.kid, new_key == old_key) == (old.kid, False, False)
         assert parse_key(new_key).env == "test"
@@ -49,7 +49,7 @@ class TestRotation:
         old_key, old = await store.create(SHOP, peppers)
         server = KeyServer(store, lambda: peppers, now=clock)
         await server.watch.refresh()
-        new_key, _ = await store.rotate(old.kid, peppers, grace_s=60)
+        new_key, _ = await store.rotate(old.kid, peppers, Rotation(60))
         await server.watch.refresh()
         assert server.admits(old_key)
         assert server.admits(new_key)
@@ -63,9 +63,42 @@ class TestRotation:
         await store.migrate()
         soon = int(clock.now) + 5
         _, old = await store.create(replace(SHOP, expires_at=soon), peppers)
-        _, new = await store.rotate(old.kid, peppers, grace_s=60)
-        assert new.expires_at == soon
+        await store.rotate(old.kid, peppers, Rotation(60))
         assert (await store.get(old.kid)).expires_at == soon
+
+    async def test_the_new_key_lives_as_long_as_the_old_one_was_to_live(
+        self, store: KeyStore, clock: HandClock, peppers: Peppers
+    ) -> None:
+        await store.migrate()
+        life_s = 90 * 86_400
+        _, old = await store.create(replace(SHOP, expires_at=int(clock.now) + life_s), peppers)
+        clock.now += life_s - 10
+        _, new = await store.rotate(old.kid, peppers, Rotation(60))
+        assert new.expires_at == int(clock.now) + life_s
+        _, newer = await store.rotate(new.kid, peppers, Rotation(60, expires_in_s=7))
+        assert newer.expires_at == int(clock.now) + 7
+        _, newest = await store.rotate(newer.kid, peppers, Rotation(60))
+        assert newest.expires_at == int(clock.now) + 7
+
+    async def test_a_key_without_expiry_has_a_successor_without_one_unless_told(
+        self, store: KeyStore, clock: HandClock, peppers: Peppers
+    ) -> None:
+        await store.migrate()
+        _, old = await store.create(SHOP, peppers)
+        _, new = await store.rotate(old.kid, peppers, Rotation(60))
+        assert new.expires_at is None
+        _, newer = await store.rotate(new.kid, peppers, Rotation(60, expires_in_s=86_400))
+        assert newer.expires_at == int(clock.now) + 86_400
+
+    @pytest.mark.parametrize("life_s", [0.0, 0.5, -1.0, float("nan"), float("inf")])
+    async def test_a_successor_that_would_be_dead_is_refused(
+        self, store: KeyStore, peppers: Peppers, life_s: float
+    ) -> None:
+        await store.migrate()
+        _, old = await store.create(SHOP, peppers)
+        with pytest.raises(KeyRefused, match="expires_in_s"):
+            await store.rotate(old.kid, peppers, Rotation(60, life_s))
+        assert await store.list() == [old]
 
     async def test_what_cannot_be_rotated_is_left_as_it_was(
         self, store: KeyStore, clock: HandClock, peppers: Peppers
@@ -73,20 +106,21 @@ class TestRotation:
         await store.migrate()
         _, revoked = await store.create(SHOP, peppers)
         await store.revoke(revoked.kid)
-        _, expired = await store.create(replace(SHOP, expires_at=int(clock.now)), peppers)
+        _, expired = await store.create(replace(SHOP, expires_at=int(clock.now) + 1), peppers)
+        clock.now += 1
         _, rotated = await store.create(SHOP, peppers)
-        _, new = await store.rotate(rotated.kid, peppers, grace_s=60)
+        _, new = await store.rotate(rotated.kid, peppers, Rotation(60))
         before = await store.list()
         for kid in (revoked.kid, expired.kid, rotated.kid):
             with pytest.raises(KeyRefused):
-                await store.rotate(kid, peppers, grace_s=60)
+                await store.rotate(kid, peppers, Rotation(60))
         for grace_s in (-1.0, float("nan"), 1e18):
             with pytest.raises(KeyRefused, match="grace"):
-                await store.rotate(new.kid, peppers, grace_s)
+                await store.rotate(new.kid, peppers, Rotation(grace_s))
         with pytest.raises(UnknownKey):
-            await store.rotate("0123456789ab", peppers, grace_s=60)
+            await store.rotate("0123456789ab", peppers, Rotation(60))
         with pytest.raises(PepperMismatch):
-            await store.rotate(new.kid, Peppers.generate(), grace_s=60)
+            await store.rotate(new.kid, Peppers.generate(), Rotation(60))
         assert await store.list() == before
 
     async def test_of_two_who_rotate_a_key_at_once_one_succeeds(
@@ -96,8 +130,8 @@ class TestRotation:
         _, old = await store.create(SHOP, peppers)
         other = KeyStore(database_url)
         results = await asyncio.gather(
-            store.rotate(old.kid, peppers, grace_s=60),
-            other.rotate(old.kid, peppers, grace_s=60),
+            store.rotate(old.kid, peppers, Rotation(60)),
+            other.rotate(old.kid, peppers, Rotation(60)),
             return_exceptions=True,
         )
         await other.close()
@@ -119,10 +153,32 @@ class TestLimits:
         await store.migrate()
         await store.create(SHOP, peppers)
         assert await store.projects() == {"shop": Limits()}
-        limits = await store.set_project_limits("shop", {"monthly_tokens": 2**53})
-        assert limits == Limits(monthly_tokens=2**53)
+        limits = await store.set_project_limits("shop", {"monthly_tokens": 10**15})
+        assert limits == Limits(monthly_tokens=10**15)
         assert await store.projects() == {"shop": limits}
         assert (await store.snapshot()).projects == {"shop": limits}
+
+    async def test_limits_of_one_project_are_those_of_no_other(
+        self, store: KeyStore, peppers: Peppers
+    ) -> None:
+        await store.migrate()
+        for project in ("lab", "shop", "zoo"):
+            await store.create(replace(SHOP, project=project), peppers)
+        await store.set_project_limits("lab", {"tpm": 5})
+        await store.set_project_limits("shop", {"rpm": 7})
+        limits = {"lab": Limits(tpm=5), "shop": Limits(rpm=7), "zoo": Limits()}
+        assert await store.projects() == limits
+        assert (await store.snapshot()).projects == limits
+
+    async def test_limits_of_one_key_are_those_of_no_other(
+        self, store: KeyStore, peppers: Peppers
+    ) -> None:
+        await store.migrate()
+        _, one = await store.create(SHOP, peppers)
+        _, other = await store.create(SHOP, peppers)
+        await store.set_limits(one.kid, {"rpm": 7})
+        await store.revoke(one.kid)
+        assert await store.get(other.kid) == other
 
     @pytest.mark.parametrize("changes", [{"rpm": 0}, {"rpm": 1.5}, {"colour": 1}, {"rpm": 2**31}])
     async def test_a_limit_out_of_range_changes_nothing(
@@ -192,7 +248,7 @@ class TestAudit:
     ) -> None:
         await store.migrate()
         _, first = await store.create(SHOP, peppers)
-        _, second = await store.rotate(first.kid, peppers, 60, actor="0123456789ab")
+        _, second = await store.rotate(first.kid, peppers, Rotation(60), actor="0123456789ab")
         await store.set_limits(second.kid, {"rpm": None}, actor="0123456789ab")
         await store.set_project_limits("shop", {"tpm": 5})
         await store.revoke(second.kid)
@@ -239,7 +295,7 @@ class TestAudit:
     ) -> None:
         await store.migrate()
         key, record = await store.create(SHOP, peppers)
-        new_key, new = await store.rotate(record.kid, peppers, 60)
+        new_key, new = await store.rotate(record.kid, peppers, Rotation(60))
         rows = json.dumps(await execute(database_url, "SELECT * FROM audit"))
         for secret in (key, new_key, record.digest.hex(), new.digest.hex()):
             assert secret.rpartition("-")[2] not in rows

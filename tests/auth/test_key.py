@@ -54,7 +54,9 @@ def rejected(text: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("key", [KNOWN_KEY, generate_key()[0], generate_key("test")[0]])
+@pytest.mark.parametrize(
+    "key", [KNOWN_KEY, generate_key()[0], generate_key("test")[0]], ids=["known", "live", "test"]
+)
 def test_every_substituted_character_is_rejected_offline(key: str) -> None:
     typos = [
         key[:at] + typed + key[at + 1 :]
@@ -65,7 +67,9 @@ def test_every_substituted_character_is_rejected_offline(key: str) -> None:
     assert [typo for typo in typos if not rejected(typo)] == []
 
 
-@pytest.mark.parametrize("key", [KNOWN_KEY, generate_key()[0], generate_key("test")[0]])
+@pytest.mark.parametrize(
+    "key", [KNOWN_KEY, generate_key()[0], generate_key("test")[0]], ids=["known", "live", "test"]
+)
 def test_every_swap_of_neighbours_is_rejected_offline(key: str) -> None:
     swaps = {key[:i] + key[i + 1] + key[i] + key[i + 2 :] for i in range(len(key) - 1)} - {key}
     assert [swap for swap in swaps if not rejected(swap)] == []

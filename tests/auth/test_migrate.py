@@ -20,7 +20,7 @@ from auth.errors import SchemaNewer, SchemaOutdated
 from auth.key import generate_key
 from auth.migrate import HEAD, SCRIPTS
 from auth.pepper import Peppers
-from auth.record import Limits, NewKey
+from auth.record import Limits, NewKey, Rotation
 from auth.schema import metadata
 from auth.store import KeyStore
 
@@ -155,7 +155,7 @@ async def test_a_database_of_the_first_revision_keeps_its_keys(
     authenticator = Authenticator()
     authenticator.replace(snapshot, peppers)
     assert authenticator.authenticate(key).kid == kid
-    assert (await store.rotate(kid, peppers, 60))[1].replaces == kid
+    assert (await store.rotate(kid, peppers, Rotation(60)))[1].replaces == kid
 
 
 async def make_first_revision(url: str) -> None:

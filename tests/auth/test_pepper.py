@@ -47,6 +47,9 @@ def test_dump_is_what_parse_reads() -> None:
         "1:c2hvcnQ=",
         f"1:{P1}!",
         f"1:{P1} 1:{P2}",
+        f"{2**31}:{P1}",
+        f"{'9' * 5_000}:{P1}",
+        f"1:{P1} {2**63}:{P2}",
     ],
 )
 def test_malformed_pepper_is_refused_without_repeating_it(text: str) -> None:
@@ -54,6 +57,10 @@ def test_malformed_pepper_is_refused_without_repeating_it(text: str) -> None:
         Peppers.parse(text)
     assert P1 not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+def test_the_last_version_is_one_that_a_database_holds() -> None:
+    assert Peppers.parse(f"{2**31 - 1}:{P1} 007:{P2}").version == 2**31 - 1
 
 
 def test_secrets_are_not_in_the_repr() -> None:

@@ -8,7 +8,7 @@ from key_server import KeyServer
 
 from auth.errors import PepperExposed, PepperMismatch, PepperMissing
 from auth.pepper import Peppers, load_peppers
-from auth.record import NewKey
+from auth.record import NewKey, Rotation
 from auth.store import KeyStore
 
 
@@ -65,7 +65,7 @@ async def test_rotating_its_keys_frees_a_server_of_the_old_pepper(
     clock.now = 1_000_000_000  # so that the grace is over on the server's clock
     await store.migrate()
     old, record = await store.create(NewKey(name="a"), peppers)
-    new, rotated = await store.rotate(record.kid, both_peppers, grace_s=60)
+    new, rotated = await store.rotate(record.kid, both_peppers, Rotation(60))
     server = KeyServer(store, lambda: newer_peppers)
     await server.watch.refresh()
     assert rotated.pv == 2

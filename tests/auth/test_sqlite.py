@@ -14,7 +14,7 @@ from raw_sql import execute
 from auth.database import sqlite_url
 from auth.errors import SchemaOutdated, StoreUnavailable, UnknownKey, UnknownProject
 from auth.pepper import Peppers
-from auth.record import NewKey
+from auth.record import NewKey, Rotation
 from auth.snapshot import EMPTY
 from auth.store import KeyStore
 
@@ -36,7 +36,7 @@ async def test_looking_leaves_nothing_behind(
     with pytest.raises(UnknownKey):
         await store.revoke("0123456789ab")
     with pytest.raises(UnknownKey):
-        await store.rotate("0123456789ab", peppers, 0)
+        await store.rotate("0123456789ab", peppers, Rotation(0))
     with pytest.raises(UnknownKey):
         await store.set_limits("0123456789ab", {"rpm": 1})
     with pytest.raises(UnknownKey):

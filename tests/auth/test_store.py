@@ -1,15 +1,18 @@
 """The store of keys, on SQLite and on PostgreSQL."""
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 import pytest
 from hand_clock import HandClock
-from raw_sql import execute
+from raw_sql import execute, multiply_keys
 
-from auth.errors import KeyRefused, PepperMismatch, StoreUnavailable, UnknownKey
+from auth import rows
+from auth.errors import KeyRefused, PepperMismatch, StoreUnavailable, UnknownKey, UnknownProject
 from auth.key import parse_key
 from auth.pepper import Peppers
-from auth.record import Limits, NewKey
+from auth.record import KeyRecord, Limits, NewKey, Rotation
 from auth.store import KeyStore
 
 FULL = NewKey(
@@ -21,7 +24,7 @@ FULL = NewKey(
     models=frozenset({"b", "a"}),
     lane="bulk",
     limits=Limits(
-        rpm=60, tpm=2**40, max_concurrency=4, burst_s=1.5, daily_tokens=1, monthly_tokens=2**50
+        rpm=60, tpm=2**40, max_concurrency=4, burst_s=1.5, daily_tokens=1, monthly_tokens=10**15
     ),
     expires_at=1_900_000_000,
 )
@@ -68,9 +71,10 @@ async def test_a_key_made_by_name_alone_may_embed_and_rerank_without_limits(
         NewKey(name="a" * 257),
         NewKey(name="a", models=frozenset({""})),
         NewKey(name="a", expires_at=2**60),
+        NewKey(name="a", expires_at=1_700_000_000 - 86_400),
         NewKey(name="a", limits=Limits(rpm=0)),
-        NewKey(name="a", limits=Limits(rpm=2**31)),
-        NewKey(name="a", limits=Limits(tpm=2**53 + 1)),
+        NewKey(name="a", limits=Limits(rpm=10**9 + 1)),
+        NewKey(name="a", limits=Limits(tpm=10**15 + 1)),
         NewKey(name="a", limits=Limits(daily_tokens=1.5)),  # type: ignore[arg-type]
         NewKey(name="a", limits=Limits(burst_s=float("nan"))),
         NewKey(name="a", limits=Limits(burst_s=float("inf"))),
@@ -199,3 +203,86 @@ async def test_while_many_write_a_reader_misses_no_revision(
     assert (await store.snapshot()).revision == 40
     for writer in writers:
         await writer.close()
+
+
+async def test_an_expiry_of_nothing_makes_no_key(
+    store: KeyStore, clock: HandClock, peppers: Peppers
+) -> None:
+    await store.migrate()
+    with pytest.raises(KeyRefused, match="expires_at: a time to come"):
+        await store.create(NewKey(name="a", expires_at=int(clock.now)), peppers)
+    assert await store.count() == 0
+    await store.create(NewKey(name="a", expires_at=int(clock.now) + 1), peppers)
+
+
+async def test_pages_hold_each_key_once_in_the_order_of_the_whole(
+    store: KeyStore, clock: HandClock, peppers: Peppers
+) -> None:
+    await store.migrate()
+    for number in range(7):
+        clock.now += number // 3  # several of one second
+        await store.create(NewKey(name=str(number)), peppers)
+    paged, after, more = [], None, True
+    while more:
+        page, more = await store.page(3, after)
+        paged += page
+        after = page[-1].kid
+    assert paged == await store.list()
+    assert await store.page(7) == (paged, False)
+    assert await store.page(3, after) == ([], False)
+    with pytest.raises(UnknownKey):
+        await store.page(3, "0123456789ab")
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b", "\udcff"])
+async def test_text_that_no_database_holds_names_nothing(
+    store: KeyStore, peppers: Peppers, text: str
+) -> None:
+    await store.migrate()
+    await store.create(NewKey(name="a", project="shop"), peppers)
+    with pytest.raises(UnknownKey):
+        await store.get(text)
+    with pytest.raises(UnknownKey):
+        await store.page(1, text)
+    with pytest.raises(UnknownKey):
+        await store.rotate(text, peppers, Rotation(60))
+    with pytest.raises(UnknownKey):
+        await store.revoke(text)
+    with pytest.raises(UnknownKey):
+        await store.set_limits(text, {"rpm": 1})
+    with pytest.raises(UnknownProject):
+        await store.set_project_limits(text, {"rpm": 1})
+
+
+async def test_many_keys_are_read_with_turns_for_others_between(
+    store: KeyStore, database_url: str, peppers: Peppers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.migrate()
+    await store.create(NewKey(name="a"), peppers)
+    await multiply_keys(database_url, 5_000)
+    turn = 0
+    read: Counter[int] = Counter()
+    record_of = rows._record_of
+
+    def counted(row: Any) -> KeyRecord:
+        read[turn] += 1
+        return record_of(row)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    monkeypatch.setattr(rows, "_record_of", counted)
+    others = asyncio.create_task(count_turns())
+    snapshot = await store.snapshot()
+    assert len(snapshot.keys) == read.total() == 5_001
+    assert max(read.values()) <= 200
+    read.clear()
+    page, more = await store.page(10)
+    assert (len(page), more, read.total()) == (10, True, 11)
+    read.clear()
+    await store.snapshot(snapshot)
+    others.cancel()
+    assert not read

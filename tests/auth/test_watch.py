@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hand_clock import HandClock
 from key_server import KeyServer
+from raw_sql import execute
 
-from auth.errors import PepperMismatch, PepperMissing, SchemaOutdated
+from auth.errors import PepperMismatch, PepperMissing, SchemaOutdated, StoreUnavailable
 from auth.holder import Holder
 from auth.nudge import LocalNudge
 from auth.pepper import Peppers, create_peppers, load_peppers
@@ -202,3 +203,48 @@ async def test_a_nudge_that_comes_during_a_refresh_is_not_lost(
         await nudge.send()
         await wait_until(lambda: len(refreshes) == 2)
         running.cancel()
+
+
+async def test_after_a_refresh_that_failed_only_what_has_changed_is_read(
+    store: KeyStore, peppers: Peppers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.migrate()
+    _, kept = await store.create(NewKey(name="kept"), peppers)
+    _, limited = await store.create(NewKey(name="limited"), peppers)
+    server = KeyServer(store, lambda: peppers)
+    await server.watch.refresh()
+    before = server.authenticator.snapshot.keys
+
+    async def locked() -> int:
+        raise StoreUnavailable("the database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "revision", locked)
+        with pytest.raises(StoreUnavailable):
+            await server.watch.refresh()
+    await store.set_limits(limited.kid, {"rpm": 5})
+    await server.watch.refresh()
+    after = server.authenticator.snapshot.keys
+    assert after[kept.kid] is before[kept.kid]
+    assert after[limited.kid].limits == Limits(rpm=5)
+
+
+async def test_a_copy_that_has_gone_on_from_an_earlier_time_is_read_whole(
+    store: KeyStore, database_url: str, peppers: Peppers
+) -> None:
+    await store.migrate()
+    key, record = await store.create(NewKey(name="a"), peppers)
+    server = KeyServer(store, lambda: peppers)
+    await server.watch.refresh()
+    await store.revoke(record.kid)
+    await server.watch.refresh()
+    assert not server.admits(key)
+    # A replica that had not heard of the revocation, and of which other keys were made since.
+    await execute(database_url, "UPDATE keys SET revoked_at = NULL, revision = 1")
+    await execute(database_url, "DELETE FROM audit WHERE action = 'revoke'")
+    await execute(database_url, "UPDATE key_revision SET revision = 1")
+    for name in ("b", "c"):
+        await store.create(NewKey(name=name), peppers)
+    await server.watch.refresh()
+    assert server.admits(key)
+    assert len(server.authenticator.snapshot.keys) == 3

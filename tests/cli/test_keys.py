@@ -131,7 +131,8 @@ def test_every_setting_of_a_key_can_be_given(keys: Keys) -> None:
         (("--burst-s", "long"), 2, "seconds, or none"),
         (("--burst-s", "nan"), 1, "burst_s"),
         (("--expires", "soon"), 2, "span of time"),
-        (("--expires", "99999999w"), 1, "expiry"),
+        (("--expires", "0d"), 1, "expires"),
+        (("--expires", "99999999w"), 1, "expires"),
     ],
 )
 def test_what_no_key_can_have_is_refused(
@@ -167,6 +168,38 @@ def test_rotated_key_has_a_successor_and_a_day_to_live(keys: Keys) -> None:
     code, _, errors = keys.run("rotate", old["id"])
     assert code == 1
     assert new["id"] in errors
+
+
+def test_rotated_key_lives_as_long_as_the_old_one_was_to_live_unless_told(keys: Keys) -> None:
+    old = keys.json("create", "--name", "n", "--expires", "90d")
+    new = keys.json("rotate", old["id"], "--grace", "1m")
+    assert 90 * 86_400 - 60 < new["expires_at"] - time.time() <= 90 * 86_400
+    newer = keys.json("rotate", new["id"], "--expires", "7d")
+    assert 7 * 86_400 - 60 < newer["expires_at"] - time.time() <= 7 * 86_400
+    code, _, errors = keys.run("rotate", newer["id"], "--expires", "0s")
+    assert code == 1
+    assert "expires" in errors
+
+
+def test_list_shows_whole_ids_however_narrow_the_terminal(keys: Keys) -> None:
+    made = keys.json(
+        *("create", "--name", "a name of several words", "--project", "a-project-of-one-long-word"),
+        *("--rpm", "600", "--tpm", "1000000", "--daily-tokens", "50000000", "--expires", "90d"),
+    )
+    for environ in ({"COLUMNS": "80", "FORCE_COLOR": "1"}, {"COLUMNS": "80"}):
+        code, output, _ = keys.run("list", **environ)
+        assert code == 0
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", output)
+        assert made["id"] in shown
+        assert "active" in shown
+        assert "…" not in shown
+        if "FORCE_COLOR" in environ:
+            assert max(map(len, shown.splitlines())) <= 80
+    # A pipe has no width: a line a key.
+    (line,) = (line for line in output.splitlines() if made["id"] in line)
+    assert "a name of several words" in line
+    assert "a-project-of-one-long-word" in line
+    assert "daily_tokens 50,000,000" in line
 
 
 def test_rotation_without_grace_ends_the_old_key_at_once(keys: Keys) -> None:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.urls import check_database_url, shown_database_url, shown_redis_url
+from cli.urls import check_database_url, check_http_url, shown_database_url, shown_redis_url
 
 OF_REDIS = [
     "redis://:pa/ssSECRET@host:6379/0",
@@ -25,6 +25,10 @@ OF_REDIS = [
     "redis+sentinel://:SECRET@a:1,b:2",
     "redis+sentinel://a:1/main/SECRET",
     "redis+sentinel://SECRET@a:1/0",
+    "redis+sentinel://:SECRET@a:1,:SECRET@b:2/main",
+    "redis+sentinel://a:1/main?password=SECRET",
+    "redis://host/0?retry=SECRET",
+    "REDIS://:SECRET@host/0",
     "unix://:SECRET@/run/redis@sock",
     "http://:SECRET@host",
     "SECRET",
@@ -84,3 +88,22 @@ def test_password_in_the_query_of_a_database_is_not_shown() -> None:
 
 def test_file_of_keys_may_have_any_name() -> None:
     check_database_url("sqlite+aiosqlite:////home/me@work/keys.db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://me:SECRET@host:4318", "http://SECRET@host", "ftp://SECRET", "SECRET", "http://"),
+        *("http://host:SECRET", "http://host/?SECRET", "http://host/#SECRET", "http://host:0"),
+    ],
+)
+def test_endpoint_of_traces_with_credentials_or_without_a_host_is_refused_untold(url: str) -> None:
+    result = CliRunner().invoke(app, ["gateway", "--trace-endpoint", url])
+    assert result.exit_code == 2
+    assert "--trace-endpoint" in result.output
+    assert "SECRET" not in result.output
+
+
+@pytest.mark.parametrize("url", ["http://localhost:4318", "https://c.example/v1/traces"])
+def test_endpoint_of_traces_is_a_url_of_http(url: str) -> None:
+    check_http_url(url)

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gateway_image import Image, build_gateway_image
 from reference.sharp import write_checkpoint
 from server_process import ServerProcess, serving
 
@@ -18,6 +19,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         assert server.url, "".join(server.stderr)
         yield server
         assert server.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """Of a gateway, by the steps of its recipe. Its tests need a longer timeout: pip runs."""
+    return build_gateway_image(tmp_path_factory.mktemp("image"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

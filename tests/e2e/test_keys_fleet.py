@@ -112,13 +112,13 @@ def test_limits_are_shared_again_when_redis_is_back(fleet: Fleet) -> None:
     key = fleet.keys["after"].key
     for gateway in fleet.gateways:
         gateway.wait_for(lambda gateway=gateway: gateway.metric("florilege_ratelimit_local") == 1)
-        assert gateway.said("limits_became_local")
+        gateway.wait_for(lambda gateway=gateway: gateway.said("limits_became_local"))
         gateway.wait_for(lambda gateway=gateway: is_unavailable(gateway, key))
         assert gateway.metric("florilege_ratelimit_backend_errors_total") >= 1
         assert gateway.embed("sk-wrong").status_code == 401
     fleet.redis.start()
     for gateway in fleet.gateways:
         gateway.wait_for(lambda gateway=gateway: gateway.metric("florilege_ratelimit_local") == 0)
-        assert gateway.said("limits_are_shared_again")
+        gateway.wait_for(lambda gateway=gateway: gateway.said("limits_are_shared_again"))
     fleet.wait_until_served()
     assert accepted_of_a_burst(fleet, fleet.keys["after"]) == AT_ONCE

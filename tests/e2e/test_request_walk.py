@@ -9,6 +9,7 @@ from types import FrameType
 
 import httpx
 
+from auth.usage.recorder import UsageRecorder
 from cli.settings import load_settings
 from cli.wiring import build_access, build_embedded, build_observers
 
@@ -17,8 +18,8 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 
 
 def walk_of_the_document() -> list[str]:
-    steps = re.findall(r"^(\d) (\S+\.py) ", DOCUMENT.read_text(), flags=re.MULTILINE)
-    assert [int(number) for number, _ in steps] == list(range(1, 9))
+    steps = re.findall(r"^ ?(\d+) (\S+\.py) ", DOCUMENT.read_text(), flags=re.MULTILINE)
+    assert [int(number) for number, _ in steps] == list(range(1, 16))
     return [path for _, path in steps]
 
 
@@ -27,6 +28,7 @@ class Profile:
 
     def __init__(self) -> None:
         self.entered: list[str] = []
+        self.counters: list[str] = []  # who counted usage
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call":
@@ -35,6 +37,8 @@ class Profile:
                 name = path[len(str(ROOT)) + 1 :]
                 if not self.entered or self.entered[-1] != name:
                     self.entered.append(name)
+                if frame.f_code is UsageRecorder.record.__code__ and frame.f_back is not None:
+                    self.counters.append(frame.f_back.f_code.co_filename[len(str(ROOT)) + 1 :])
 
 
 def is_subsequence(part: list[str], whole: list[str]) -> bool:
@@ -71,6 +75,8 @@ async def test_request_enters_the_files_of_the_walk_in_its_order() -> None:
     walk = walk_of_the_document()
     assert is_subsequence(walk, profile.entered), profile.entered
     assert not is_subsequence(walk[::-1], profile.entered)
+    assert profile.counters == ["api/service.py"]  # and nobody else, nor twice
+    assert "counted as usage: once, by api/service.py" in DOCUMENT.read_text()
 
 
 def test_document_names_every_package() -> None:

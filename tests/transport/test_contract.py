@@ -265,6 +265,27 @@ async def test_backlog_of_online_leaves_bulk_out(client: JobClient, consumer: Jo
     await asyncio.gather(*tasks)
 
 
+async def test_oldest_job_ages_until_it_is_answered(
+    client: JobClient, consumer: JobConsumer
+) -> None:
+    assert await client.oldest_s(MODEL) == {"online": 0, "bulk": 0}
+    await submit(client, make_job((2,), lane="bulk"))
+    await submit(client, make_job((2,), lane="bulk"))
+    while (first_s := (await client.oldest_s(MODEL))["bulk"]) == 0:
+        await asyncio.sleep(0)
+    assert first_s < 10
+    delivery = await receive_one(consumer)
+    while (age_s := (await client.oldest_s(MODEL))["bulk"]) == first_s:
+        await asyncio.sleep(0)
+    assert age_s > first_s  # it runs, and is not answered
+    await consumer.complete(delivery, make_result(delivery.job))
+    second = await receive_one(consumer)
+    await consumer.complete(second, make_result(second.job))
+    while (await client.oldest_s(MODEL))["bulk"]:
+        await asyncio.sleep(0)
+    assert await client.oldest_s(MODEL) == {"online": 0, "bulk": 0}
+
+
 async def test_cancelled_and_expired_jobs_leave_no_backlog(client: JobClient) -> None:
     task = await submit(client, make_job((9,)))
     task.cancel()

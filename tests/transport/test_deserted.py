@@ -7,17 +7,15 @@ from contextlib import asynccontextmanager
 import pytest
 from redis_keyspace import left_behind, miscounted
 from redis_server import RedisServer, running_redis
-from redis_sides import QUICK, RENEWS, answering, gateway, receive, submit, where, worker
-from transport_jobs import MODEL, make_announcement, make_job, make_result
+from redis_sides import RENEWS, answering, gateway, receive, submit, where, worker
+from transport_jobs import MODEL, make_announcement, make_job
 
 from transport.messages import JobError
 from transport.redis.client import ClientConfig, RedisJobClient
 from transport.redis.consumer import RedisJobConsumer
-from transport.redis.keys import model_keys
 from transport.redis.mailbox import MailboxConfig
 
-SILENT_S = 0.5  # of a worker that is dead; longer than what a busy host may take for a heartbeat
-DAY_S = 86_400
+SILENT_S = 1.0  # of a worker that is dead; longer than what a busy host may take for a heartbeat
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +44,7 @@ async def test_jobs_without_a_worker_fail_as_soon_as_that_is_known(redis: RedisS
                 await asyncio.wait_for(task, 5)
             assert caught.value.code == "not_ready"
             assert caught.value.retry_after_s == ClientConfig().next_worker_s
-        assert SILENT_S / 2 < asyncio.get_running_loop().time() - began_s < SILENT_S + 1
+        assert SILENT_S / 2 < asyncio.get_running_loop().time() - began_s < SILENT_S + 3
         assert client.live_workers(MODEL) == 0
         assert not miscounted(redis)
         assert redis.call("KEYS", "florilege:dd:*") == ""
@@ -103,41 +101,43 @@ async def test_after_an_absence_of_redis_a_worker_lives_once_it_is_heard_anew(
             await client.close()
 
 
-async def test_worker_that_was_heard_since_redis_came_back_is_not_doubted(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "refusal", ["CLIENT PAUSE 1500 WRITE", "CONFIG SET min-replicas-to-write 1"]
+)
+async def test_redis_that_takes_no_heartbeats_is_no_word_of_its_workers(
+    redis: RedisServer, refusal: str
 ) -> None:
-    """Whoever read the answers may have been away for longer than Redis."""
-    monkeypatch.setattr("transport.redis.announce.DEAD_AFTER_MS", 60_000)
+    """It still answers what only reads."""
+    config = ClientConfig(MailboxConfig(keep_alive_s=0.02, healthy_s=0.3), discovery_s=0.02)
+    async with worker(redis, "w1") as consumer, gateway(redis, config) as client:
+        waiting = [await submit(client) for _ in range(3)]
+        redis.call(*refusal.split())
+        await asyncio.sleep(3 * SILENT_S)
+        redis.call("CONFIG", "SET", "min-replicas-to-write", "0")
+        async with answering(consumer), asyncio.timeout(5):
+            await asyncio.gather(*waiting)
+            while not client.live_workers(MODEL):
+                await asyncio.sleep(0.001)
+    assert not left_behind(redis)
+
+
+async def test_after_an_absence_of_redis_jobs_are_taken_before_any_worker_is_heard() -> None:
+    config = ClientConfig(MailboxConfig(keep_alive_s=0.02, healthy_s=0.1), discovery_s=0.02)
     with running_redis() as redis:
-        client = RedisJobClient(where(redis), QUICK)
+        client = RedisJobClient(where(redis), config)
         async with dying_worker(redis) as consumer:
             await client.start()
-            client._mailbox._listener.on_return()
-            assert client.live_workers(MODEL) == 1
-            client._announced._failed = True  # as after a question without an answer
+            redis.call("CLIENT", "PAUSE", str(int(SILENT_S * 2_000)), "ALL")
+            async with asyncio.timeout(5):
+                while client.healthy:
+                    await asyncio.sleep(0.001)
+                while not client.healthy:
+                    await asyncio.sleep(0.001)
+            assert (await client.models())[MODEL].live_workers == 1
+            assert client.live_workers(MODEL) == 0
+            waiting = asyncio.create_task(client.submit(make_job()))
+            await asyncio.sleep(SILENT_S / 4)
             await consumer.announce(make_announcement())
-            await client._announced.refresh()
-            client._mailbox._listener.on_return()
-            assert client.live_workers(MODEL) == 1
+            async with answering(consumer), asyncio.timeout(5):
+                await waiting
             await client.close()
-
-
-@pytest.mark.parametrize("answered", [True, False])
-async def test_counter_of_tokens_that_was_deleted_is_never_negative(
-    redis: RedisServer, answered: bool
-) -> None:
-    counter = model_keys(MODEL).tokens[0]
-    async with worker(redis, "w1") as consumer, gateway(redis, QUICK) as client:
-        waiting = [await submit(client, make_job((5,))) for _ in range(2)]
-        deliveries = await receive(consumer, 2)
-        redis.call("DEL", counter)
-        if answered:
-            await consumer.complete(deliveries[0], make_result(deliveries[0].job))
-        else:
-            waiting[0].cancel()
-        await asyncio.wait([waiting[0]])
-        assert redis.call("GET", counter) == "0"
-        assert DAY_S - 60 < int(redis.call("TTL", counter)) <= DAY_S
-        await consumer.complete(deliveries[1], make_result(deliveries[1].job))
-        await waiting[1]
-    assert not left_behind(redis)

@@ -87,6 +87,19 @@ async def test_after_a_loss_nudges_are_heard_again(redis: RedisServer, loss: str
             await waiting
 
 
+async def test_a_server_whose_clock_is_behind_the_last_is_heard(redis: RedisServer) -> None:
+    """As after a failover: its entries come before the one that was seen."""
+    async with nudging(redis) as sender, nudging(redis) as gateway:
+        redis.call("XADD", NUDGE, "9999999999999-0", "", "")
+        await gateway.wait()
+        waiting = asyncio.create_task(gateway.wait())
+        redis.kill()
+        redis.start()
+        await sender.send()
+        async with asyncio.timeout(5):
+            await waiting
+
+
 async def test_without_redis_a_send_does_nothing_and_a_wait_waits(redis: RedisServer) -> None:
     redis.kill()
     async with nudging(redis) as nudge:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faults.replicas import Replicas, running_replicas
 from redis_server import RedisServer, free_port, running_redis
-from redis_sides import QUICK, RENEWS, Events, answering, expected, submit
+from redis_sides import QUICK, RENEWS, Events, answering, expected, submit, where
 from transport_jobs import make_announcement, make_job
 
 from transport.redis.client import RedisJobClient
@@ -20,6 +20,7 @@ from transport.redis.connections import Connections, RedisConfig
 from transport.redis.consumer import RedisJobConsumer
 from transport.redis.errors import Unreachable, UnsupportedRedis
 from transport.redis.events import ignore
+from transport.redis.scripts import OLDEST
 
 WaitUntil = Callable[..., Awaitable[None]]
 
@@ -45,6 +46,24 @@ async def test_blocking_reads_end_before_their_line_gives_up() -> None:
     connections = Connections(config, ignore)
     assert config.block_s < connections.blocking().timeouts.answer_s
     assert connections.commands.timeouts.answer_s == config.command_timeout_s
+
+
+async def test_answers_are_timed_by_command_and_script_but_for_reads_that_wait(
+    redis: RedisServer,
+) -> None:
+    answers: list[tuple[str, float]] = []
+    connections = Connections(where(redis), ignore, lambda *answer: answers.append(answer))
+    line = connections.commands
+    await line.execute("PING")
+    await OLDEST.run(line, ("q",))
+    await connections.blocking().execute("XREAD", "BLOCK", 20, "STREAMS", "q", "0")
+    await line.execute_all([("GET", "a"), ("TIME",)])
+    await connections.close()
+    names = [op for op, _ in answers]
+    assert names[0] == "ping"
+    assert set(names[1:-2]) == {"oldest"}  # twice where the server did not know the script
+    assert names[-2:] == ["get", "time"]
+    assert all(0 < seconds < 10 for _, seconds in answers)
 
 
 async def test_unix_socket_and_database_of_the_url(redis: RedisServer) -> None:

@@ -36,6 +36,34 @@ def refusal(config: RedisConfig) -> str:
         ("unix://", "not the URL"),
         ("redis://localhost/0#piece", "not the URL"),
         ("http://localhost", "not the URL"),
+        ("REDIS://localhost/0", "not the URL"),
+        (" redis://localhost/0", "not the URL"),
+        ("redis:localhost", "not the URL"),
+        ("redis://", "not the URL"),
+        ("redis://:6379/0", "not the URL"),
+        ("redis://a,b/0", "not the URL"),
+        ("redis://a b/0", "not the URL"),
+        ("redis+sentinel://a:1,/mymaster", "not the URL"),
+        ("redis+sentinel://,a:1/mymaster", "not the URL"),
+        ("redis+sentinel:///mymaster", "not the URL"),
+        ("unix://run/redis.sock", "not the URL"),
+        ("redis+sentinel://:a@b:1,:a@c:2/mymaster", "stand once"),
+        ("redis+sentinel://host/mymaster?db=3", "none with Sentinel"),
+        ("redis+sentinel://host/mymaster?socket_timeout=0.1", "none with Sentinel"),
+        ("redis://localhost/1?db=2", "given twice"),
+        ("redis://localhost/?db=1&db=2", "given twice"),
+        ("redis://:a@localhost/?password=b", "given twice"),
+        ("redis://localhost/?db", "an option that is unknown"),
+        ("redis://localhost/?db=", "an option that is unknown"),
+        ("redis://localhost/?password=", "an option that is unknown"),
+        ("redis://localhost/99999999999999999999", "number of a database"),
+        ("rediss://localhost/0?ssl_cert_reqs=x", "of no such value"),
+        ("redis://localhost/0?ssl_cert_reqs=none", "an option that is unknown"),
+        *(
+            (f"redis://localhost/0?{option}", "an option that is unknown")
+            for option in ("retry=1", "protocol=3", "decode_responses=true", "host=other")
+        ),
+        ("redis://localhost/0?socket_timeout=0.001", "an option that is unknown"),
     ],
 )
 def test_url_that_says_nothing_useful_is_refused(url: str, says: str) -> None:
@@ -47,7 +75,11 @@ def test_url_that_says_nothing_useful_is_refused(url: str, says: str) -> None:
     [
         ("redis://h", RedisUrl("redis", (("h", None),), "", 0)),
         ("rediss://u:p%2F@h:1/2", RedisUrl("rediss", (("h", 1),), "", 2, "u", "p/")),
-        ("unix:///run/redis.sock?db=3", RedisUrl("unix", (), "", 0)),
+        ("unix:///run/redis.sock?db=3", RedisUrl("unix", (), "", 3)),
+        ("unix:///s?password=p%2F", RedisUrl("unix", (), "", 0, None, "p/")),
+        ("redis://h?db=2", RedisUrl("redis", (("h", None),), "", 2)),
+        ("rediss://h/0?ssl_cert_reqs=none", RedisUrl("rediss", (("h", None),), "", 0)),
+        ("redis+sentinel://a/my%20m", RedisUrl("redis+sentinel", (("a", 26379),), "my m", 0)),
         (
             "rediss+sentinel://:%40@[::1],b:7/main/3",
             RedisUrl("rediss+sentinel", (("::1", 26379), ("b", 7)), "main", 3, None, "@"),
@@ -72,6 +104,11 @@ def test_url_says_where_redis_is(url: str, parsed: RedisUrl) -> None:
         f"redis+sentinel://:{SECRET}@localhost/0",
         f"redis://:{SECRET}@localhost:port/0",
         f"{SECRET}://localhost",
+        f"redis+sentinel://:{SECRET}@a:1,:{SECRET}@b:2/mymaster",
+        f"redis+sentinel://a/mymaster?password={SECRET}",
+        f"redis://:{SECRET}@h/0?retry=1",
+        f"redis://h/0?{SECRET}",
+        f"REDIS://:{SECRET}@h/0",
     ],
 )
 def test_refusal_holds_no_piece_of_the_password(url: str) -> None:

@@ -1,12 +1,14 @@
 """What somebody else wrote into Redis costs itself alone, never those who read on."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from redis_server import RedisServer
 from redis_sides import Events, answering, gateway, receive, submit, where, worker
+from structlog.testing import capture_logs
 from transport_jobs import MODEL, make_announcement, make_job, make_result
 
 from transport.messages import JobError, JobResult, encode_outcome
@@ -16,6 +18,7 @@ from transport.redis.consumer import RedisJobConsumer
 from transport.redis.keys import MODELS, model_keys, reply_key
 from transport.redis.replies import CHUNK_BYTES, Assembly, cut
 
+WaitUntil = Callable[..., Awaitable[None]]
 HEARTBEATS = model_keys(MODEL).heartbeats
 QUEUED = b"1 0 0 0 0"
 UNREADABLE_SPECS = ["not json", "[]", "{}", '{"id": 1}', '{"calibration": 3}']
@@ -204,7 +207,8 @@ async def test_unreadable_part_of_a_long_answer_fails_its_job_at_once(
                 raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
         with pytest.raises(JobError, match="engine_failed"):
             await asyncio.wait_for(waiting, 2)
-        assert events.seen["unreadable_reply"] == 1
+        nobodys = place == 0 and b"j" not in entries[0]  # so nobody knows whose beginning it was
+        assert events.seen["unreadable_reply"] == 1 + nobodys
         await consumer.complete(second, make_result(second.job))
         await asyncio.wait_for(other, 2)
         await consumer.complete(first, make_result(first.job))
@@ -219,6 +223,104 @@ def test_part_that_is_missing_breaks_its_answer_and_no_other() -> None:
     whole = [assembly.add(flat(entry)) for entry in chunks("b")]
     assert [reply.job_id for reply in whole if reply] == ["b"]
     assert assembly.take_broken() == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "at_once"),
+    [
+        (lambda entries: entries.pop(1), True),
+        (lambda entries: entries.pop(0), True),
+        (lambda entries: entries.pop(-1), False),  # which only the next entry tells
+        (lambda entries: entries[-1].update({b"n": b"99"}), True),
+        (lambda entries: entries[0].update({b"n": b"99"}), True),
+        (lambda entries: entries[-1].update({b"i": b"2"}), True),
+    ],
+)
+async def test_answer_that_lacks_a_part_is_told_of_and_counted(
+    redis: RedisServer, damage: Any, at_once: bool
+) -> None:
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting, other = await submit(client), await submit(client)
+        first, second = await receive(consumer, 2)
+        entries = chunks(first.job.job_id)
+        damage(entries)
+        with redis.client() as raw, capture_logs() as logs:
+            for entry in entries:
+                raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
+            if not at_once:
+                await consumer.complete(second, make_result(second.job))
+            with pytest.raises(JobError, match="engine_failed"):
+                await asyncio.wait_for(waiting, 2)
+        assert [line["event"] for line in logs] == ["reply_incomplete"]
+        assert events.seen["unreadable_reply"] == 1
+        if at_once:
+            await consumer.complete(second, make_result(second.job))
+        await asyncio.wait_for(other, 2)
+        await consumer.complete(first, make_result(first.job))
+
+
+async def test_part_of_no_number_of_its_answer_is_told_of_even_as_the_first_of_all(
+    redis: RedisServer,
+) -> None:
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting = await submit(client)
+        (delivery,) = await receive(consumer)
+        frame = encode_outcome(delivery.job.job_id, JobError("invalid"))
+        head = ("j", delivery.job.job_id, "i", "1", "n", "1", "b", QUEUED, "d", frame)
+        client._mailbox._assembly.clear()  # as where Redis lost its memory
+        with redis.client() as raw:
+            raw.execute_command("XADD", reply_key(client.name), "*", *head)
+        with pytest.raises(JobError, match="engine_failed"):
+            await asyncio.wait_for(waiting, 2)
+        assert events.seen["unreadable_reply"] == 1
+        await consumer.complete(delivery, make_result(delivery.job))
+
+
+def test_answer_that_is_broken_a_second_time_is_told_of_again() -> None:
+    assembly = Assembly()
+    for _ in range(2):
+        for entry in (chunks("a")[0], *chunks("a")[2:]):
+            assembly.add(flat(entry))
+        assert assembly.take_broken() == ["a"]
+
+
+async def test_answer_of_which_redis_lost_the_rest_is_not_broken(
+    redis: RedisServer, wait_until: WaitUntil
+) -> None:
+    """Its job is submitted again."""
+    events = Events()
+    async with worker(redis) as consumer, gateway(redis, events=events) as client:
+        waiting = await submit(client)
+        (delivery,) = await receive(consumer)
+        with redis.client() as raw:
+            for entry in chunks(delivery.job.job_id)[:2]:
+                raw.xadd(reply_key(client.name), entry)  # type: ignore[arg-type]
+        await wait_until(lambda: len(client._mailbox._assembly._parts) == 2)
+        redis.call("FLUSHALL")
+        async with answering(consumer), asyncio.timeout(5):
+            await waiting
+        assert events.seen["unreadable_reply"] == 0
+
+
+def test_answers_are_not_mixed() -> None:
+    assembly = Assembly()
+    assembly.add(flat(chunks("a")[0]))
+    assert assembly.add(flat(chunks("b")[1])) is None
+    assert assembly.take_broken() == ["a", "b"]
+    assert not any(assembly.add(flat(entry)) for entry in (*chunks("a")[1:], *chunks("b")[2:]))
+
+
+def test_beginning_of_another_answer_ends_the_one_before() -> None:
+    assembly = Assembly()
+    for entry in chunks("a")[:2]:
+        assembly.add(flat(entry))
+    whole = [assembly.add(flat(entry)) for entry in chunks("b")]
+    assert [reply.job_id for reply in whole if reply] == ["b"]
+    assert whole[-1] is not None
+    assert whole[-1].frame == b"".join(entry[b"d"] for entry in chunks("b"))
+    assert assembly.take_broken() == ["a"]
 
 
 def test_end_of_an_answer_whose_beginning_was_read_before_breaks_nothing() -> None:

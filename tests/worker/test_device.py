@@ -144,15 +144,18 @@ async def test_figures_of_the_device_are_those_of_the_last_heartbeat(
     wait_until: WaitUntil,
 ) -> None:
     async with RunningWorker.ready(heartbeat_s=0.005) as running:
-        stats = DeviceStats(2, 300, captures=3, failed_captures=1, used_bytes=7, total_bytes=9)
+        stats = DeviceStats(
+            *(2, 300), captures=3, failed_captures=1, evictions=0, used_bytes=7, total_bytes=9
+        )
         running.engine.device_stats = stats
         await wait_until(lambda: running.value("graphs") == 2)
         assert running.value("graph_bytes") == 300
         assert (running.value("device_used_bytes"), running.value("device_total_bytes")) == (7, 9)
         assert running.value("graph_captures_total") == 3
-        running.engine.device_stats = DeviceStats(3, 400, 5, 1, 7, 9)
+        running.engine.device_stats = DeviceStats(3, 400, 5, 1, 2, 7, 9)
         await wait_until(lambda: running.value("graph_captures_total") == 5)
         assert running.value("graph_capture_failures_total") == 1
+        assert running.value("graph_evictions_total") == 2
 
 
 async def test_engine_is_closed_after_the_last_step(running: RunningWorker) -> None:
@@ -162,6 +165,8 @@ async def test_engine_is_closed_after_the_last_step(running: RunningWorker) -> N
     await running.task
     assert running.engine.closed
     assert running.value("batch_size_count") == 1
+    assert running.value("batch_duration_seconds_count") == 1
+    assert running.value("jobs_total", lane="online") == 1
     assert MODEL in await running.transport.models()
 
 

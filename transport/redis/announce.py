@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import NamedTuple
@@ -62,6 +62,7 @@ class _Heartbeat(NamedTuple):
     at_ms: int  # by Redis' clock
     tokens_per_s: float | None
     heard_s: float  # when we first saw it, by the event loop's clock
+    until_s: float  # how long its worker is believed to live, by that clock
 
 
 @dataclass(eq=False)
@@ -73,20 +74,25 @@ class _Known:
     served_s: float = 0.0  # when we last heard a worker, or that one left, by the loop's clock
 
 
+class Hearing(NamedTuple):
+    """When a gateway can hear workers, and what it makes of it where it could not."""
+
+    takes_heartbeats: Callable[[], bool]  # whether Redis lately took what we write ourselves
+    deaf_s: float  # without a refresh for so long, news may have been missed
+
+
 class Announced:
     """A gateway's side. It remembers what Redis has forgotten, and for as long."""
 
-    def __init__(self, line: Line, deaf_s: float) -> None:
-        """`deaf_s`: without a refresh for so long, news may have been missed."""
+    def __init__(self, line: Line, hearing: Hearing) -> None:
         self._line = line
-        self._deaf_s = deaf_s
+        self._hearing = hearing
         self._models: dict[str, _Known] = {}
         self._unreadable: dict[str, bytes] = {}  # models, and the digest that was told of
-        self._now_ms, self._heard_s = 0, 0.0  # Redis' clock when we last heard, and ours
+        self._now_ms, self._heard_s = 0, float("-inf")  # Redis' clock when we last heard, and ours
         self._failed = False  # the last refresh
-        self._listens_s = float("-inf")  # the first refresh since we were deaf
-        self._believes_s = float("-inf")  # heartbeats that were heard before count no more
-        self._doubts = False  # Redis is back, and nothing was heard since
+        self._listens_s = float("-inf")  # the last refresh before which news may have been missed
+        self._sure_s = float("-inf")  # who was heard before is in doubt
 
     async def refresh(self) -> None:
         """Hear what was announced; what cannot be read is told of once, and left out.
@@ -99,12 +105,7 @@ class Announced:
         except Exception:
             self._failed = True
             raise
-        now_s = asyncio.get_running_loop().time()
-        if self._is_deaf(now_s):
-            self._listens_s = now_s
-        if self._doubts:
-            self._believes_s = now_s
-        self._heard_s, self._failed, self._doubts = now_s, False, False
+        self._count_silence()
         names = [unquote(name.decode(errors="replace")) for name, _, _ in found]
         for model, (_, digest, heartbeats) in zip(names, found, strict=True):
             await self._hear(model, digest, heartbeats)
@@ -115,45 +116,46 @@ class Announced:
         for model in self._unreadable.keys() - set(names):
             del self._unreadable[model]
 
-    def believe_no_more(self) -> None:
-        """Redis was away for long, and may be empty: a worker lives once it is heard anew."""
-        if self._is_deaf(asyncio.get_running_loop().time()):
-            self._doubts = True
-        else:
-            self._believes_s = self._listens_s
+    def doubt(self) -> None:
+        """Redis was away for long, and may be empty: a worker is sure once it is heard anew."""
+        is_deaf = self._is_deaf(asyncio.get_running_loop().time())
+        self._sure_s = float("inf") if is_deaf else self._listens_s  # else it was heard since
 
     def models(self) -> Mapping[str, ServedModel]:
         return {
-            name: ServedModel(known.spec, len(self._live(known)))
+            name: ServedModel(known.spec, len(self._believed(known)))
             for name, known in self._models.items()
         }
 
     def is_live(self, model: str) -> bool:
         """Whether to submit jobs: in doubt they wait."""
         known = self._models.get(model)
-        return known is not None and bool(self._live(known))
+        return known is not None and bool(self._believed(known))
 
     def live_workers(self, model: str) -> int:
-        """How many surely are: none, in doubt."""
-        known = self._models.get(model)
-        return len(self._live(known)) if known and not self._doubts else 0
+        """How many surely are: in doubt only those that were heard since."""
+        known, now_s = self._models.get(model), asyncio.get_running_loop().time()
+        return sum(
+            heartbeat.until_s > now_s and heartbeat.heard_s >= self._sure_s
+            for heartbeat in (known.heartbeats.values() if known else ())
+        )
 
     def is_deserted(self, model: str) -> bool:
         """Whether nobody has served the model for as long as a worker may be silent.
 
-        While Redis did not answer nobody could be heard, which says nothing of workers. To be asked
-        after a refresh.
+        While Redis took no heartbeats nobody could be heard, which says nothing of workers. To be
+        asked after a refresh.
         """
         known = self._models.get(model)
-        if known is None or self._live(known):
+        if known is None:
             return False
-        silent_s = self._heard_s - max(known.served_s, self._listens_s, self._believes_s)
-        return silent_s >= DEAD_AFTER_MS / 1000
+        return self._heard_s - max(known.served_s, self._listens_s) >= DEAD_AFTER_MS / 1000
 
     def tokens_per_s(self, model: str) -> float | None:
         """Of all live workers that know theirs."""
         known = self._models.get(model)
-        rates = [rate for rate in self._live(known) if rate is not None] if known else []
+        believed = self._believed(known) if known else []
+        rates = [beat.tokens_per_s for beat in believed if beat.tokens_per_s is not None]
         return sum(rates) if rates else None
 
     async def tokenizer(self, digest: str) -> bytes:
@@ -163,36 +165,35 @@ class Announced:
             raise KeyError(digest)
         return await asyncio.to_thread(zlib.decompress, deflated)
 
-    def _is_deaf(self, now_s: float) -> bool:
-        return self._failed or now_s - self._heard_s > self._deaf_s
+    def _count_silence(self) -> None:
+        """From this refresh on, where anything may have been missed before it."""
+        now_s = asyncio.get_running_loop().time()
+        if self._is_deaf(now_s):
+            self._listens_s = now_s
+            for known in self._models.values():
+                for worker, heartbeat in known.heartbeats.items():
+                    if heartbeat.until_s > self._heard_s:
+                        anew = heartbeat._replace(until_s=now_s + DEAD_AFTER_MS / 1000)
+                        known.heartbeats[worker] = anew
+        self._heard_s, self._failed = now_s, False
+        self._sure_s = min(self._sure_s, now_s)
 
-    def _live(self, known: _Known) -> list[float | None]:
-        since_s = asyncio.get_running_loop().time() - self._heard_s
-        alive_ms = self._now_ms + since_s * 1000 - DEAD_AFTER_MS
-        return [
-            heartbeat.tokens_per_s
-            for heartbeat in known.heartbeats.values()
-            if heartbeat.at_ms > alive_ms and heartbeat.heard_s >= self._believes_s
-        ]
+    def _is_deaf(self, now_s: float) -> bool:
+        takes = self._hearing.takes_heartbeats()
+        return self._failed or not takes or now_s - self._heard_s > self._hearing.deaf_s
+
+    def _believed(self, known: _Known) -> list[_Heartbeat]:
+        """Of those that were not silent for too long, as of the last refresh."""
+        return [beat for beat in known.heartbeats.values() if beat.until_s > self._heard_s]
 
     async def _hear(self, model: str, digest: bytes, heartbeats: list[bytes]) -> None:
-        known = self._models.get(model)
-        if known is None or known.digest != digest:
-            data = await self._line.execute("HGET", model_keys(model).spec, "spec")
-            if data is None:
-                return
-            try:
-                spec = ModelSpec.from_json(data)
-            except Exception as error:  # whoever wrote it is no reason to lose the others
-                self._tell(model, digest, error)
-                return
-            known = self._models[model] = _Known(spec, digest)
-            self._unreadable.pop(model, None)
+        known = await self._know(model, digest)
+        if known is None:
+            return
         before, known.heartbeats = known.heartbeats, {}
         for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
-            at_ms, _, rate = text.partition(b" ")
             try:
-                heartbeat = _Heartbeat(int(at_ms), float(rate) if rate else None, self._heard_s)
+                heartbeat = self._read(text)
             except ValueError as error:
                 self._tell(model, digest, error)
                 continue
@@ -204,6 +205,35 @@ class Announced:
             known.served_s = max(known.served_s, heartbeat.heard_s)
         if before.keys() - known.heartbeats.keys():  # who leaves in order takes its own away
             known.served_s = self._heard_s
+
+    async def _know(self, model: str, digest: bytes) -> _Known | None:
+        """With what was last announced, as far as that can be read: its workers live all the same.
+
+        They may be newer than we are, and do our jobs.
+        """
+        known = self._models.get(model)
+        if known is not None and known.digest == digest:
+            return known
+        data = await self._line.execute("HGET", model_keys(model).spec, "spec")
+        if data is None:
+            return known
+        try:
+            spec = ModelSpec.from_json(data)
+        except Exception as error:  # whoever wrote it is no reason to lose the others
+            self._tell(model, digest, error)
+            return known
+        if known is None:
+            known = self._models[model] = _Known(spec, digest)
+        known.spec, known.digest = spec, digest
+        self._unreadable.pop(model, None)
+        return known
+
+    def _read(self, text: bytes) -> _Heartbeat:
+        """Raises ValueError. One of the future was written before Redis' clock was set back."""
+        at_ms, _, rate = text.partition(b" ")
+        age_ms = max(0, self._now_ms - int(at_ms))
+        until_s = self._heard_s + (DEAD_AFTER_MS - age_ms) / 1000
+        return _Heartbeat(int(at_ms), float(rate) if rate else None, self._heard_s, until_s)
 
     def _tell(self, model: str, digest: bytes, error: Exception) -> None:
         if self._unreadable.get(model) != digest:

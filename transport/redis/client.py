@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -21,18 +20,18 @@ from transport.messages import (
     decode_outcome,
 )
 from transport.protocols import Backlog, ServedModel
-from transport.redis.announce import Announced
+from transport.redis.announce import Announced, Hearing
 from transport.redis.backoff import Backoff
 from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import encode_fields, job_keys, lane_number
 from transport.redis.errors import Unreachable, UnsupportedRedis
-from transport.redis.events import OnEvent, ignore
-from transport.redis.keys import GROUP
+from transport.redis.events import OnAnswer, OnEvent, ignore, measure_nothing
+from transport.redis.keys import GROUP, LANES, model_keys
 from transport.redis.mailbox import Listener, Mailbox, MailboxConfig
 from transport.redis.outstanding import Outstanding
 from transport.redis.queued import QueuesHeard
 from transport.redis.replies import Reply, parse_queued
-from transport.redis.scripts import SUBMIT, WITHDRAW
+from transport.redis.scripts import OLDEST, SUBMIT, WITHDRAW
 
 _DEDUP_MS = 60_000  # how much longer than its job a dedup key lives
 
@@ -57,15 +56,17 @@ class RedisJobClient:
         redis: RedisConfig,
         config: ClientConfig | None = None,
         on_event: OnEvent = ignore,
+        on_answer: OnAnswer = measure_nothing,
     ) -> None:
         """Raises UnsupportedRedis where the URL says nothing that can be used."""
         self.name = uuid4().hex
         self._config = config or ClientConfig()
         self._on_event = on_event
-        self._connections = Connections(redis, on_event)
+        self._connections = Connections(redis, on_event, on_answer)
         # It is asked more often than Redis may be silent: a longer absence is never overlooked.
-        deaf_s = self._config.mailbox.healthy_s / 2
-        self._announced = Announced(self._connections.commands, deaf_s)
+        self._deaf_s = self._config.mailbox.healthy_s / 2
+        hearing = Hearing(self._takes_heartbeats, self._deaf_s)
+        self._announced = Announced(self._connections.commands, hearing)
         self._queues = QueuesHeard(
             self._connections.commands, self._config.backlog_age_s, self._config.backlog_wait_s
         )
@@ -74,7 +75,7 @@ class RedisJobClient:
             on_unreadable=self._count_unreadable,
             on_broken=self._fail_broken,
             on_loss=self._send_all,
-            on_return=self._announced.believe_no_more,
+            on_return=self._announced.doubt,
         )
         self._mailbox = Mailbox(self.name, self._connections, self._config.mailbox, listener)
         self._outstanding: dict[str, Outstanding] = {}
@@ -168,6 +169,14 @@ class RedisJobClient:
             jobs=sum(queued.jobs[name] for name in lanes),
         )
 
+    async def oldest_s(self, model: str) -> Mapping[Lane, float]:
+        queues = model_keys(model).queues
+        try:
+            ages = await OLDEST.run(self._connections.commands, queues)
+        except (Unreachable, ResponseError):
+            raise self._error("not_ready") from None
+        return {lane: age / 1000 for lane, age in zip(LANES, ages, strict=True)}
+
     # --- the steps of submit ---
 
     def _decode(self, answer: bytes) -> Outcome:
@@ -231,14 +240,19 @@ class RedisJobClient:
 
     def _fail_deserted(self) -> None:
         """Nobody is there who would take these jobs, or finish them."""
-        deserted: Counter[str] = Counter()
-        for waiting in self._outstanding.values():
-            if self._announced.is_deserted(waiting.job.model):
+        models = {waiting.job.model for waiting in self._outstanding.values()}
+        deserted = {model: 0 for model in models if self._announced.is_deserted(model)}
+        for waiting in self._outstanding.values() if deserted else ():
+            if waiting.job.model in deserted:
                 error = JobError("not_ready", retry_after_s=self._config.next_worker_s)
-                if waiting.resolve(error):
-                    deserted[waiting.job.model] += 1
+                deserted[waiting.job.model] += waiting.resolve(error)
         for model, jobs in deserted.items():
-            get_logger().warning("model_deserted", model=model, failed_jobs=jobs)
+            if jobs:
+                get_logger().warning("model_deserted", model=model, failed_jobs=jobs)
+
+    def _takes_heartbeats(self) -> bool:
+        """As it takes what keeps our stream alive."""
+        return self._mailbox.written_within(self._deaf_s)
 
     def _send_all(self) -> None:
         """All that is outstanding, anew. What is on its way looks for itself whether it is lost."""

@@ -10,13 +10,19 @@ from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from transport.redis.errors import UnsupportedRedis
-from transport.redis.events import OnEvent
+from transport.redis.events import OnAnswer, OnEvent, measure_nothing
 from transport.redis.line import Line, Server, Timeouts
-from transport.redis.url import TLS_SCHEMES, InvalidRedisUrl, RedisUrl, parse_redis_url
+from transport.redis.url import (
+    NO_OPTIONS,
+    TLS_SCHEMES,
+    InvalidRedisUrl,
+    RedisUrl,
+    parse_redis_url,
+)
 
-_NO_OPTIONS = "the URL of Redis has an option that is unknown, or of no such value"
 _BLOCKING_MARGIN_S = 3.0  # what a blocking read may take beyond its own wait
 
 
@@ -50,10 +56,13 @@ class Connections:
     A blocked read never holds up a command, and neither holds up the question.
     """
 
-    def __init__(self, config: RedisConfig, on_event: OnEvent) -> None:
+    def __init__(
+        self, config: RedisConfig, on_event: OnEvent, on_answer: OnAnswer = measure_nothing
+    ) -> None:
         """Raises UnsupportedRedis where the URL says nothing that can be used."""
         self.config = config
         self._on_event = on_event
+        self._on_answer = on_answer
         self._pool, self._sentinel = _pool(config)
         self._lines: list[Line] = []
         self.commands = self._line(config.command_timeout_s, attempts=2)
@@ -77,7 +86,7 @@ class Connections:
         sentinels = len(self._sentinel.sentinels) if self._sentinel else 0
         connect_s = self.config.connect_timeout_s * (2 + sentinels)  # the socket, and who it is
         timeouts = Timeouts(connect_s, answer_s)
-        line = Line(self._connection, timeouts, attempts, self._on_reconnect)
+        line = Line(self._connection, timeouts, attempts, self._on_reconnect, self._on_answer)
         self._lines.append(line)
         return line
 
@@ -124,8 +133,8 @@ def _pool(config: RedisConfig) -> tuple[ConnectionPool, Sentinel | None]:
         make = _sentinel_pool if url.by_sentinel else _server_pool
         pool, sentinel = make(config, url)
         pool.make_connection()  # which is when an option that it does not know is noticed
-    except (TypeError, ValueError):  # whose text may hold a piece of the password
-        raise UnsupportedRedis(_NO_OPTIONS) from None
+    except (AttributeError, RedisError, TypeError, ValueError):  # which may tell the password
+        raise UnsupportedRedis(NO_OPTIONS) from None
     return pool, sentinel
 
 

@@ -19,7 +19,7 @@ from transport.redis.clock import RedisClock
 from transport.redis.connections import Connections, RedisConfig
 from transport.redis.entries import StreamDelivery
 from transport.redis.errors import Unreachable, UnsupportedRedis
-from transport.redis.events import OnEvent, ignore
+from transport.redis.events import OnAnswer, OnEvent, ignore, measure_nothing
 from transport.redis.failing import Failing
 from transport.redis.held import HeldDeliveries, by_queue
 from transport.redis.intake import Intake, IntakeConfig, IntakeLinks
@@ -47,11 +47,12 @@ class RedisJobConsumer:
         name: str,
         config: ConsumerConfig | None = None,
         on_event: OnEvent = ignore,
+        on_answer: OnAnswer = measure_nothing,
     ) -> None:
         """`name` must be new with every start of the process: it owns deliveries."""
         self.name = name
         self._config = config or ConsumerConfig()
-        self._connections = Connections(redis, on_event)
+        self._connections = Connections(redis, on_event, on_answer)
         commands = self._connections.commands
         self._announcer = Announcer(commands, name)
         self._clock, self._held = RedisClock(), HeldDeliveries()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,14 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from transport.redis.errors import Unreachable, UnsupportedRedis
+from transport.redis.events import OnAnswer, measure_nothing
+from transport.redis.patience import patience
 
 Argument = bytes | memoryview | str | int | float
 _LEAST_VERSION = (7, 0)
 _MOST_AT_ONCE = 256  # commands in one write
 _SLOWEST_BYTES_S = 10e6  # a network that carries less is none
+_WAITING_READS = ("XREAD", "XREADGROUP")  # how long they take says nothing of Redis
 
 
 class Server(NamedTuple):
@@ -41,6 +45,8 @@ class Timeouts(NamedTuple):
 class _Command:
     arguments: tuple[Argument, ...]
     answer: asyncio.Future[Any]
+    op: str  # of a metric
+    since_s: float
 
 
 class Line:
@@ -55,6 +61,7 @@ class Line:
         timeouts: Timeouts,
         attempts: int,
         on_reconnect: Callable[[Server], Awaitable[None]],
+        on_answer: OnAnswer = measure_nothing,
     ) -> None:
         """`attempts` above 1 is for commands that may run twice, and for those alone."""
         self.timeouts = timeouts
@@ -62,18 +69,19 @@ class Line:
         self._make_connection = make_connection
         self._attempts = attempts
         self._on_reconnect = on_reconnect
+        self._on_answer = on_answer
         self._connection: AbstractConnection | None = None
         self._waiting: deque[_Command] = deque()
         self._exchanging: asyncio.Task[None] | None = None
 
-    async def execute(self, *arguments: Argument) -> Any:
-        """The raw answer.
+    async def execute(self, *arguments: Argument, op: str = "") -> Any:
+        """The raw answer. `op`: what a metric calls it; default the command's name.
 
         Raises:
             Unreachable: no answer came in time; UnsupportedRedis, a kind of it: none ever will.
             ResponseError: Redis refused the command.
         """
-        return await self._enqueue(arguments)
+        return await self._enqueue(arguments, op)
 
     async def execute_all(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """The raw answers, in order; a ResponseError stands where a command was refused.
@@ -113,9 +121,10 @@ class Line:
         self._waiting.clear()
         await self._disconnect()
 
-    def _enqueue(self, arguments: tuple[Argument, ...]) -> asyncio.Future[Any]:
+    def _enqueue(self, arguments: tuple[Argument, ...], op: str = "") -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Command(arguments, answer))
+        op = op or str(arguments[0])
+        self._waiting.append(_Command(arguments, answer, op, time.perf_counter()))
         if self._exchanging is None or self._exchanging.done():
             self._exchanging = asyncio.create_task(self._exchange())
         return answer
@@ -139,9 +148,9 @@ class Line:
                 connection = await self._connected()
                 packed = [_pack(command.arguments) for command in batch]
                 slow_s = sum(map(len, packed)) / _SLOWEST_BYTES_S
-                async with asyncio.timeout(self.timeouts.answer_s + slow_s):
+                async with patience(self.timeouts.answer_s + slow_s):
                     await connection.send_packed_command(packed, check_health=False)
-                    await _read_answers(connection, batch)
+                    await self._read_answers(connection, batch)
                 return
             except UnsupportedRedis as refusal:
                 error = refusal
@@ -153,6 +162,22 @@ class Line:
                     await self._disconnect()
         while batch:
             _fail(batch.popleft(), error)
+
+    async def _read_answers(self, connection: AbstractConnection, batch: deque[_Command]) -> None:
+        """Takes each command out of the batch when it is answered."""
+        while batch:
+            try:
+                answer = await connection.read_response()
+            except ResponseError as refusal:
+                if _is_of_the_server(refusal):
+                    raise RedisConnectionError(str(refusal)) from None
+                _fail(batch.popleft(), refusal)
+                continue
+            command = batch.popleft()
+            if not command.answer.done():
+                command.answer.set_result(answer)
+            if command.op not in _WAITING_READS:
+                self._on_answer(command.op.lower(), time.perf_counter() - command.since_s)
 
     async def _connected(self) -> AbstractConnection:
         if self._connection is None:
@@ -179,21 +204,6 @@ class Line:
         if self._connection is not None:
             with contextlib.suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
-
-
-async def _read_answers(connection: AbstractConnection, batch: deque[_Command]) -> None:
-    """Takes each command out of the batch when it is answered."""
-    while batch:
-        try:
-            answer = await connection.read_response()
-        except ResponseError as refusal:
-            if _is_of_the_server(refusal):
-                raise RedisConnectionError(str(refusal)) from None
-            _fail(batch.popleft(), refusal)
-        else:
-            future = batch.popleft().answer
-            if not future.done():
-                future.set_result(answer)
 
 
 async def _identify(connection: AbstractConnection) -> Server:

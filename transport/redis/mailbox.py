@@ -98,6 +98,10 @@ class Mailbox:
         if self.healthy and not was_healthy:
             self._listener.on_return()
 
+    def written_within(self, age_s: float) -> bool:
+        """Whether Redis took what keeps the stream alive: it may answer, and take nothing."""
+        return asyncio.get_running_loop().time() - self._answered_s <= age_s
+
     async def _read_all(self) -> None:
         line, backoff = self._connections.blocking(), Backoff()
         while True:
@@ -136,14 +140,20 @@ class Mailbox:
                 self._take(fields)
 
     def _take(self, fields: list[bytes]) -> None:
+        failed = False
         try:
             reply = self._assembly.add(fields)
             if reply is not None:
                 self._listener.on_reply(reply)
         except Exception as error:  # one that is unreadable is no reason to lose the others
             get_logger().error("reply_unreadable", **place_of(error))
+            failed = True
+        broken = self._assembly.take_broken()
+        if broken and not failed:
+            get_logger().error("reply_incomplete", jobs=len(broken))
+        for _ in range(max(len(broken), failed)):
             self._listener.on_unreadable()
-        for job_id in self._assembly.take_broken():
+        for job_id in broken:
             self._listener.on_broken(job_id)
 
     async def _keep_alive(self) -> None:

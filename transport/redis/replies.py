@@ -48,9 +48,11 @@ class Assembly:
     """
 
     _job_id: str = ""  # whose answer it is
+    _count: int = 0  # of its parts
     _parts: list[bytes] = field(default_factory=list)
     _broken: list[str] = field(default_factory=list)
-    _is_within: bool = False  # has seen a beginning, so that a chunk alone has lost its own
+    _told: str = ""  # the job that was broken last, whose other parts may still come
+    _is_within: bool = True  # a chunk alone has lost its beginning
 
     def add(self, fields: list[bytes]) -> Reply | None:
         """The reply that this entry completes, if it does.
@@ -78,10 +80,12 @@ class Assembly:
     def _add(self, named: Mapping[bytes, bytes]) -> Reply | None:
         index, count = int(named[b"i"]), int(named[b"n"])
         job_id, queued, chunk = named[b"j"].decode(), parse_queued(named[b"b"]), named[b"d"]
+        if not 0 <= index < count:
+            raise ValueError("a part beyond the last")
         if index == 0:
             self._break()
-            self._job_id, self._is_within = job_id, True
-        elif (job_id, index) != (self._job_id, len(self._parts)):
+            self._job_id, self._count, self._told, self._is_within = job_id, count, "", True
+        elif (job_id, index, count) != (self._job_id, len(self._parts), self._count):
             if self._is_within:
                 self._break(job_id)
             return None
@@ -95,6 +99,9 @@ class Assembly:
 
     def _break(self, job_id: str = "") -> None:
         """Neither the answer that has begun nor that of this job will be whole."""
-        self._broken += dict.fromkeys(filter(None, (self._job_id, job_id)))
+        for lost in dict.fromkeys(filter(None, (self._job_id, job_id))):
+            if lost != self._told:
+                self._broken.append(lost)
+                self._told = lost
         self._job_id, self._is_within = "", True
         self._parts.clear()

@@ -11,12 +11,14 @@ from redis.exceptions import NoScriptError
 
 from transport.redis.errors import Unreachable
 from transport.redis.line import Argument, Line
+from transport.redis.patience import patience
 
 
 class Script:
     """One Lua file. `jobs.lua` stands before those that work on jobs."""
 
     def __init__(self, name: str, of_jobs: bool = False) -> None:
+        self.name = name
         shebang, body = _read(name).split("\n", 1)
         # What only reads is called so, or its keys would need the right to be written.
         self._form = "_RO" if "no-writes" in shebang else ""
@@ -27,30 +29,33 @@ class Script:
         """The raw answer. Raises what `Line.execute` raises."""
         try:
             return await line.execute(
-                "EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments
+                "EVALSHA" + self._form, self._sha1, len(keys), *keys, *arguments, op=self.name
             )
         except NoScriptError:  # a new server, or SCRIPT FLUSH
-            return await line.execute("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
+            command = ("EVAL" + self._form, self.text, len(keys), *keys, *arguments)
+            return await line.execute(*command, op=self.name)
 
 
 class LineScripts:
     """Runs the scripts of others, which know of no line, on one."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, timeout_s: float = 1.0) -> None:
         """`line` makes one attempt, unless every script may run twice."""
         self._line = line
+        self._timeout_s = timeout_s  # of a script, connecting included
 
     async def run(self, text: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """The raw answer. Raises redis' ConnectionError, where nothing is known of what became of
-        it, and ResponseError.
+        """The raw answer. Raises redis' ConnectionError and TimeoutError, where nothing is known of
+        what became of it, and ResponseError.
         """
         try:
-            try:
-                return await self._line.execute(
-                    "EVALSHA", _sha1(text), len(keys), *keys, *arguments
-                )
-            except NoScriptError:
-                return await self._line.execute("EVAL", text, len(keys), *keys, *arguments)
+            async with patience(self._timeout_s):
+                try:
+                    return await self._line.execute(
+                        "EVALSHA", _sha1(text), len(keys), *keys, *arguments
+                    )
+                except NoScriptError:
+                    return await self._line.execute("EVAL", text, len(keys), *keys, *arguments)
         except Unreachable as error:
             raise RedisConnectionError(str(error)) from error
 
@@ -69,6 +74,7 @@ FINISH = Script("finish", of_jobs=True)
 DEAD_LETTER = Script("dead_letter", of_jobs=True)
 WITHDRAW = Script("withdraw", of_jobs=True)
 BACKLOG = Script("backlog", of_jobs=True)
+OLDEST = Script("oldest")
 TAKE = Script("take")
 ANNOUNCE = Script("announce")
 DISCOVER = Script("discover")

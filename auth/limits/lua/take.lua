@@ -38,7 +38,7 @@ for i = 1, budgets do
   local due = again and (now >= again or again > now + RESEED_US)
   if seed == '' and (not used or due) then
     unknown[#unknown + 1] = i
-    if due then
+    if due and again > 0 then -- one asks; of what is known to be too low (ask_again) everybody
       redis.call('HSET', key, 'again', string.format('%.0f', now + RESEED_US))
     end
   elseif seed ~= '' and (not used or again) then
@@ -46,12 +46,11 @@ for i = 1, budgets do
       redis.call('HSET', key, 'used', 0, 'born', string.format('%.0f', now))
       redis.call('EXPIRE', key, math.ceil((ends - now) / 1e6) + MARGIN_S)
     end
-    if seed == '?' then
-      redis.call('HSET', key, 'again', string.format('%.0f', now + RESEED_US))
-    else
+    -- Asked again whatever it said: a gateway that does not reach us counts by the database alone.
+    redis.call('HSET', key, 'again', string.format('%.0f', now + RESEED_US))
+    if seed ~= '?' then
       -- What was counted meanwhile is in the seed, too, as far as it was written down.
       redis.call('HSET', key, 'used', string.format('%.0f', math.max(used or 0, tonumber(seed))))
-      redis.call('HDEL', key, 'again')
     end
   end
 end

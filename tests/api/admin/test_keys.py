@@ -10,6 +10,7 @@ import pytest
 from admin_side import AdminSide
 
 from auth.errors import InvalidKey, PepperMissing, StoreUnavailable
+from auth.record import NewKey
 from observability.logs import configure_logs
 
 NOBODY = "000000000000"
@@ -28,7 +29,7 @@ FULL = {
         "max_concurrency": 4,
         "burst_s": 1.5,
         "daily_tokens": 1,
-        "monthly_tokens": 2**50,
+        "monthly_tokens": 10**15,
     },
     "expires_at": 4_000_000_000,
 }
@@ -115,6 +116,34 @@ async def test_rotation_gives_the_old_key_a_day_unless_told_otherwise(admin: Adm
     assert abs(left_s - time.time() - 86_400) < 10
 
 
+async def test_rotated_key_lives_as_long_as_the_old_one_was_to_live_unless_told(
+    admin: AdminSide,
+) -> None:
+    _, old = await admin.keys.create(
+        NewKey(name="a", expires_at=int(time.time()) + 3_600), admin.read_peppers()
+    )
+    response = await admin.client.post(f"/v1/admin/keys/{old.kid}/rotate")
+    new = response.json()
+    assert abs(new["expires_at"] - time.time() - 3_600) < 10
+    response = await admin.client.post(
+        f"/v1/admin/keys/{new['id']}/rotate", json={"expires_in_s": 86_400}
+    )
+    assert abs(response.json()["expires_at"] - time.time() - 86_400) < 10
+    forever = await admin.create()
+    response = await admin.client.post(f"/v1/admin/keys/{forever['id']}/rotate")
+    assert response.json()["expires_at"] is None
+
+
+@pytest.mark.parametrize("kid", ["%00", "a%00b"])
+async def test_id_that_no_database_holds_is_404(admin: AdminSide, kid: str) -> None:
+    for method, path in [("GET", ""), ("POST", "/rotate"), ("POST", "/revoke")]:
+        response = await admin.client.request(method, f"/v1/admin/keys/{kid}{path}")
+        assert response.status_code == 404, response.text
+    response = await admin.client.patch(f"/v1/admin/keys/{kid}/limits", json={"rpm": 1})
+    assert response.status_code == 404
+    assert (await admin.client.get(f"/v1/admin/keys?after={kid}")).status_code == 400
+
+
 async def test_revoked_key_is_refused_at_once(admin: AdminSide) -> None:
     made = await admin.create()
     response = await admin.client.post(f"/v1/admin/keys/{made['id']}/revoke", json={})
@@ -149,34 +178,40 @@ async def test_key_that_is_not_there_is_404(admin: AdminSide, method: str, path:
     [
         ({"name": None}, "name"),
         ({"name": 1}, "name"),
-        ({"name": " "}, None),
-        ({"scopes": []}, None),
+        ({"name": " "}, "name"),
+        ({"scopes": []}, "scopes"),
         ({"scopes": ["root"]}, "scopes[0]"),
         ({"scopes": "embed"}, "scopes"),
         ({"models": [1]}, "models[0]"),
+        ({"models": []}, "models"),
+        ({"owner": " "}, "owner"),
+        ({"project": "a\n"}, "project"),
         ({"lane": "fast"}, "lane"),
-        ({"env": "LIVE"}, None),
-        ({"limits": {"rpm": 0}}, None),
-        ({"limits": {"rpm": -1}}, None),
-        ({"limits": {"rpm": 2**31}}, None),
+        ({"env": "LIVE"}, "env"),
+        ({"limits": {"rpm": 0}}, "rpm"),
+        ({"limits": {"rpm": -1}}, "rpm"),
+        ({"limits": {"rpm": 2**31}}, "rpm"),
         ({"limits": {"rpm": True}}, "rpm"),
         ({"limits": {"rpm": 1.5}}, "rpm"),
         ({"limits": {"rpmm": 1}}, "rpmm"),
         ({"limits": 1}, "limits"),
         ({"expires_at": 1}, "expires_at"),
-        ({"expires_at": 2**60}, None),
+        ({"expires_at": 2**60}, "expires_at"),
         ({"expires_in_s": -1}, "expires_in_s"),
-        ({"expires_in_s": 1e300}, None),
+        ({"expires_in_s": 0}, "expires_in_s"),
+        ({"expires_in_s": 0.1}, "expires_in_s"),
+        ({"expires_in_s": 1e300}, "expires_in_s"),
         ({"expires_in_s": 1, "expires_at": 4_000_000_000}, "expires_in_s"),
         ({"rpm": 1}, "rpm"),
     ],
 )
 async def test_key_that_cannot_be_is_a_400_and_not_made(
-    admin: AdminSide, body: dict[str, Any], param: str | None
+    admin: AdminSide, body: dict[str, Any], param: str
 ) -> None:
     response = await admin.client.post("/v1/admin/keys", json={"name": "a"} | body)
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, param), error
+    assert param in error["message"]  # in its own spelling
     assert error["type"] == "invalid_request_error"
     assert await admin.keys.count() == 1
     assert admin.changes == 0
@@ -198,6 +233,9 @@ async def test_body_that_is_no_small_object_is_refused(
         ("rotate", {"grace_s": -1}),
         ("rotate", {"grace_s": "1"}),
         ("rotate", {"grace": 1}),
+        ("rotate", {"expires_in_s": 0}),
+        ("rotate", {"expires_in_s": 0.5}),
+        ("rotate", {"expires_in_s": "1"}),
         ("revoke", {"at": 1}),
         ("limits", {}),
         ("limits", {"rpm": "1"}),
@@ -215,7 +253,9 @@ async def test_change_that_cannot_be_is_a_400(
     assert await admin.keys.list() == before
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=1001", "after=nobody", "page=2"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=x", "limit=1001", "after=nobody", "after=%00", "page=2"]
+)
 async def test_list_refuses_what_it_does_not_know(admin: AdminSide, query: str) -> None:
     response = await admin.client.get(f"/v1/admin/keys?{query}")
     assert response.status_code == 400

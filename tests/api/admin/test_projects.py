@@ -25,11 +25,23 @@ async def test_project_without_a_key_is_404(admin: AdminSide) -> None:
     assert response.status_code == 404
 
 
-@pytest.mark.parametrize("body", [{}, {"rpm": 0}, {"rpm": "1"}, {"limits": {"rpm": 1}}])
-async def test_limits_that_cannot_be_are_a_400(admin: AdminSide, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, None),
+        ({"rpm": 0}, "rpm"),
+        ({"rpm": "1"}, "rpm"),
+        ({"burst_s": -1}, "burst_s"),
+        ({"daily_tokens": 2**60}, "daily_tokens"),
+        ({"limits": {"rpm": 1}}, "limits"),
+    ],
+)
+async def test_limits_that_cannot_be_are_a_400(
+    admin: AdminSide, body: dict[str, Any], param: str | None
+) -> None:
     await admin.create(project="shop")
     response = await admin.client.patch("/v1/admin/projects/shop/limits", json=body)
-    assert response.status_code == 400
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
     assert not (await admin.keys.projects())["shop"].any_set
 
 

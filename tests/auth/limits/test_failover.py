@@ -43,8 +43,8 @@ class Gateway:
 
     def __init__(self, url: str, database: Database, clock: HandClock) -> None:
         self.connections = Connections(RedisConfig(url, connect_timeout_s=0.2), ignore)
-        scripts = LineScripts(self.connections.unrepeated())
-        self.redis = RedisLimits(scripts, database.seed, timeout_s=TIMEOUT_S)
+        scripts = LineScripts(self.connections.unrepeated(), TIMEOUT_S)
+        self.redis = RedisLimits(scripts, database.seed)
         self.share = MemoryLimits(database.seed, clock, share_of=lambda: self.redis.gateways)
         self.errors = 0
         self.limits = FailoverLimits(self.redis, self.share, self._count)
@@ -259,3 +259,139 @@ async def test_a_cost_whose_return_may_have_been_heard_is_not_returned_twice(
     await wait_until(lambda: not gateway.limits.local and not gateway.limits._owed)
     running.cancel()
     assert int(server.call("HGET", use, "used")) in (500, 800)  # once, or not at all
+
+
+class WrittenDown:
+    """What was granted, as the database knows it when it was answered and recorded."""
+
+    def __init__(self, gateway: Gateway, database: Database) -> None:
+        self._gateway = gateway
+        self._database = database
+
+    async def use(self, cost: int) -> bool:
+        """Whether it was granted."""
+        if (await self._gateway.limits.take(budget(cost))).refusal is not None:
+            return False
+        used = self._database.used
+        used[KEY.name, "daily"] = used.get((KEY.name, "daily"), 0) + cost
+        return True
+
+
+async def go_away(proxy: Proxy, gateway: Gateway) -> None:
+    proxy.black_hole()
+    await gateway.limits.take(requests(1))
+    assert gateway.limits.local
+
+
+async def test_what_the_share_granted_of_a_budget_is_not_granted_again_by_redis(
+    proxy: Proxy, gateway: Gateway, database: Database
+) -> None:
+    written = WrittenDown(gateway, database)
+    assert await written.use(100)
+    await go_away(proxy, gateway)
+    assert [await written.use(100) for _ in range(10)] == [True] * 9 + [False]
+    proxy.pass_on()
+    await back_in_redis(gateway)
+    standing = await gateway.limits.take(budget(0))
+    assert standing.by is gateway.limits
+    assert standing.budgets_used == (1000,)
+    assert standing.refusal is not None
+
+
+async def test_the_call_that_finds_redis_again_is_refused_what_the_share_has_granted(
+    proxy: Proxy, gateway: Gateway, database: Database, wait_until: WaitUntil
+) -> None:
+    written = WrittenDown(gateway, database)
+    assert await written.use(100)
+    await go_away(proxy, gateway)
+    assert await written.use(800)
+    proxy.pass_on()
+    at_once = [False] * 20
+    while gateway.limits.local:
+        at_once = await asyncio.gather(*[written.use(100) for _ in range(20)])
+        await asyncio.sleep(0.01)
+    assert database.used[KEY.name, "daily"] == 1000
+    assert not any(at_once[2:])
+
+
+async def test_a_redis_that_was_emptied_counts_once_what_the_share_granted(
+    server: RedisServer, proxy: Proxy, gateway: Gateway, database: Database
+) -> None:
+    written = WrittenDown(gateway, database)
+    assert await written.use(100)
+    await go_away(proxy, gateway)
+    assert await written.use(300)
+    server.call("FLUSHALL")
+    proxy.pass_on()
+    await back_in_redis(gateway)
+    assert (await gateway.limits.take(budget(0))).budgets_used == (400,)
+    assert await written.use(600)
+    assert not await written.use(1)
+
+
+async def test_another_gateway_hears_of_what_a_share_granted(
+    server: RedisServer,
+    proxy: Proxy,
+    gateway: Gateway,
+    database: Database,
+    clock: HandClock,
+    wait_until: WaitUntil,
+) -> None:
+    other = Gateway(server.url, database, clock)
+    written, elsewhere = WrittenDown(gateway, database), WrittenDown(other, database)
+    assert await elsewhere.use(100)
+    await go_away(proxy, gateway)
+    assert await written.use(800)
+    proxy.pass_on()
+    running = asyncio.create_task(gateway.limits.run())
+    await wait_until(lambda: not gateway.limits.local)
+    running.cancel()
+    assert not await elsewhere.use(200)
+    assert await elsewhere.use(100)
+    await other.connections.close()
+
+
+async def test_a_share_begins_with_what_redis_has_granted_since_the_last(
+    proxy: Proxy, gateway: Gateway, database: Database
+) -> None:
+    written = WrittenDown(gateway, database)
+    await go_away(proxy, gateway)
+    assert await written.use(100)
+    proxy.pass_on()
+    await back_in_redis(gateway)
+    assert await written.use(800)
+    await go_away(proxy, gateway)
+    assert not await written.use(200)
+    assert await written.use(100)
+
+
+async def test_while_the_database_is_away_too_the_share_is_told_of_later(
+    proxy: Proxy, gateway: Gateway, database: Database
+) -> None:
+    written = WrittenDown(gateway, database)
+    assert await written.use(100)
+    await go_away(proxy, gateway)
+    assert await written.use(800)
+    proxy.pass_on()
+    database.is_down = True
+    await back_in_redis(gateway)
+    assert (await gateway.limits.take(budget(0))).budgets_used == (100,)
+    database.is_down = False
+    await gateway.redis.ask_again(budget(0).budgets)  # as Redis does by itself, a minute later
+    assert (await gateway.limits.take(budget(0))).budgets_used == (900,)
+
+
+async def test_rates_that_are_given_back_late_are_not_handed_in(
+    server: RedisServer, proxy: Proxy, gateway: Gateway, wait_until: WaitUntil
+) -> None:
+    lease = f"florilege:lease:key:{KEY.name}"
+    demand = Demand(requests(600).buckets, slot("r").slots)
+    shared = await gateway.limits.take(demand)
+    await go_away(proxy, gateway)
+    await shared.by.give_back(shared.taken)
+    proxy.pass_on()
+    running = asyncio.create_task(gateway.limits.run())
+    await wait_until(lambda: server.call("ZCARD", lease) == "0")
+    running.cancel()
+    # The debt has flowed off for some seconds: to return it as well would make the rate larger.
+    assert (await gateway.limits.take(requests(0))).buckets[0].remaining < 300

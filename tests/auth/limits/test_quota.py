@@ -105,6 +105,25 @@ async def test_begin_and_charge_are_one_call_each(quotas: Quotas, store: Watched
     assert len(store.given_back) == 1
 
 
+async def test_look_tells_what_is_left_and_counts_nothing(quotas: Quotas, store: Watched) -> None:
+    spent = Holder("project", "p", Limits(rpm=1, tpm=300, max_concurrency=1, daily_tokens=1))
+    running = await quotas.begin(caller(KEY, spent), "r", 60.0)
+    await running.charge(1)
+    for _ in range(3):  # refused of the rate, the slots and the budget alike
+        seen = await quotas.look(caller(KEY, spent))
+        assert seen.requests == BucketStanding(limit=1, remaining=0, reset_s=60.0)
+        assert seen.tokens == BucketStanding(limit=300, remaining=299, reset_s=0.2)
+    assert len(store.asked) == 2 + 3
+
+
+async def test_look_at_no_rates_asks_the_store_nothing(quotas: Quotas, store: Watched) -> None:
+    slots = Holder("key", "k", Limits(max_concurrency=1, daily_tokens=1))
+    for principal in (ANONYMOUS, caller(slots)):
+        seen = await quotas.look(principal)
+        assert (seen.requests, seen.tokens) == (None, None)
+    assert not store.asked
+
+
 async def test_requests_a_minute(quotas: Quotas) -> None:
     slow = Holder("key", "k", Limits(rpm=2))
     for i in range(2):
@@ -147,7 +166,7 @@ async def test_requests_at_a_time(quotas: Quotas) -> None:
     await quotas.begin(caller(KEY), "b", 60.0)
     exceeded = await refusal(quotas, caller(KEY), "c")
     assert (exceeded.limit, exceeded.bound, exceeded.used) == ("concurrency", 2, 2)
-    assert 0 < exceeded.wait_s <= 1.0
+    assert 0 < exceeded.wait_s <= 1.5  # a guess of a second, spread
     assert exceeded.requests is not None
     assert exceeded.requests.remaining == 58  # what was refused is not counted
     await first.settle(kept=True)
@@ -242,3 +261,16 @@ async def test_settling_is_finished_though_the_caller_is_cancelled(
     assert len(store.given_back) == 1
     await quotas.begin(caller(KEY), "a", 60.0)
     await quotas.begin(caller(KEY), "b", 60.0)
+
+
+async def test_those_that_were_refused_a_slot_together_come_back_apart(quotas: Quotas) -> None:
+    single = caller(Holder("key", "k", Limits(max_concurrency=1)))
+    await quotas.begin(single, "held", 60.0)
+    waits_s = []
+    for number in range(40):
+        with pytest.raises(LimitExceeded) as refused:
+            await quotas.begin(single, str(number), 60.0)
+        waits_s.append(refused.value.wait_s)
+    assert all(0.5 <= wait_s <= 1.5 for wait_s in waits_s)
+    assert max(waits_s) - min(waits_s) > 0.3
+    assert len(set(waits_s)) == 40

@@ -14,6 +14,7 @@ from auth.calendar import Period
 from auth.holder import Holder
 from auth.limits.demand import Bucket, Budget, Demand, Slot
 from auth.limits.redis import GATEWAYS, RedisLimits
+from auth.limits.store import RESEED_S
 from auth.record import Limits
 
 MakeLimits = Callable[..., RedisLimits]
@@ -194,3 +195,19 @@ async def test_gateways_that_live_are_counted(make_limits: MakeLimits, clock: Ha
     clock.now -= 3600.0  # nobody lives in what is now the future
     await second.heartbeat()
     assert second.gateways == 1
+
+
+async def test_a_budget_is_asked_for_again_each_minute_whatever_was_told(
+    make_limits: MakeLimits, clock: HandClock, database: Database
+) -> None:
+    """Another gateway that does not reach Redis counts by the database alone."""
+    limits = make_limits(clock)
+    demand = Demand(budgets=(Budget(KEY, "daily", 10),))
+    assert (await limits.take(demand)).budgets_used == (10,)
+    database.used[KEY.name, "daily"] = 700
+    clock.now += RESEED_S - 1
+    assert (await limits.take(demand)).budgets_used == (20,)
+    clock.now += 1
+    assert (await limits.take(demand)).budgets_used == (710,)
+    assert (await limits.take(demand)).budgets_used == (720,)
+    assert len(database.asked) == 2

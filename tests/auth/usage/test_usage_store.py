@@ -72,6 +72,9 @@ async def test_usage_is_grouped_and_filtered_by_each_of_its_columns(usage: Usage
     assert await tokens(UsageQuery(models=frozenset({"n"}))) == [8]
     assert await tokens(UsageQuery(kind="rerank")) == [16]
     assert await tokens(UsageQuery(models=frozenset())) == []
+    # Text that no database holds.
+    assert await tokens(UsageQuery(models=frozenset({"\0"}), keys=frozenset({"\udcff"}))) == []
+    assert await tokens(UsageQuery(models=frozenset({"n", "n\0"}))) == [8]
 
 
 async def test_tokens_of_a_key_and_of_a_project_since_a_day(usage: UsageStore) -> None:

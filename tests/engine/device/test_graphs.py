@@ -146,7 +146,7 @@ def test_graph_not_used_for_longest_is_evicted_and_starts_over(
         step(graphs, configuration)
     for _ in range(2):
         step(graphs, third)
-    assert graphs.stats.count == 2
+    assert (graphs.stats.count, graphs.stats.evictions) == (2, 1)
     assert step(graphs, SMALL) == "replay"
     assert [step(graphs, LARGE) for _ in range(3)] == ["eager", "eager", "replay"]
 

@@ -16,6 +16,11 @@ end
 redis.call('HSET', KEYS[4], ARGV[2], string.format('%d %s', now, ARGV[3]))
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[5]) * 1000)
+for i = 5, 6 do
+  if redis.pcall('XLEN', KEYS[i]) == 0 then  -- somebody may have deleted it with its entries
+    redis.call('SET', KEYS[i + 2], '0', 'XX')
+  end
+end
 local kept = {}
 for i, key in ipairs(KEYS) do
   kept[i] = redis.call('EXPIRE', key, ARGV[5])

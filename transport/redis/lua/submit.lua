@@ -13,9 +13,14 @@ if not again and redis.call('XLEN', queue) >= tonumber(ARGV[3]) then
 end
 local id = redis.call('XADD', queue, '*', unpack(ARGV, 5))
 redis.call('SET', KEYS[5], id, 'PX', ARGV[4])
-if redis.call('INCRBY', KEYS[2 + lane], ARGV[6]) == tonumber(ARGV[6]) then
+local counter = KEYS[2 + lane]
+local tokens = redis.pcall('INCRBY', counter, ARGV[6])
+if type(tokens) == 'table' then  -- somebody else's: it counts from 0 again
+  redis.call('SET', counter, ARGV[6])
+end
+if type(tokens) == 'table' or tokens == tonumber(ARGV[6]) then
   -- It was empty, and may be new: heartbeats renew this, but there may be no worker left.
   redis.call('EXPIRE', queue, 86400, 'NX')
-  redis.call('EXPIRE', KEYS[2 + lane], 86400, 'NX')
+  redis.call('EXPIRE', counter, 86400, 'NX')
 end
 return {id, backlog()}

@@ -5,8 +5,6 @@ local id = ARGV[3]
 if id == '' then
   id = redis.call('GET', KEYS[5])
 end
-if id then
-  remove(tonumber(ARGV[1]), ARGV[2], id, ARGV[4])
-end
+remove(tonumber(ARGV[1]), ARGV[2], id or '0-0', ARGV[4])
 redis.call('DEL', KEYS[5])
 return backlog()

@@ -1,0 +1,1 @@
+"""What metrics, logs and traces that are off cost a request."""
