@@ -71,6 +71,8 @@ def test_page_tells_the_worst_key_of_each_limit_and_the_ratio_to_idle() -> None:
 
 
 def test_committed_pages_are_those_of_their_results() -> None:
-    for path in sorted(COMMITTED.glob("*-quotas*.json")):
+    paths = sorted(COMMITTED.glob("*-quotas*.json"))
+    assert paths
+    for path in paths:
         found = TypeAdapter(QuotaResults).validate_json(path.read_bytes())
         assert path.with_suffix(".md").read_text() == quotas_markdown(found)

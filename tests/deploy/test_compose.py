@@ -183,6 +183,23 @@ def test_prometheus_scrapes_the_admin_ports_and_reads_the_rules() -> None:
     assert content["rule_files"] == [f"{mounts['../prometheus/rules']}/*.yaml"]
 
 
+def test_prometheus_keeps_exemplars() -> None:
+    assert "--enable-feature=exemplar-storage" in SERVICES["prometheus"]["command"]
+
+
+def test_gateway_starts_after_the_database_is_upgraded() -> None:
+    assert SERVICES["migrate"]["command"] == ["db", "upgrade"]
+    assert "migrate" in SERVICES["gateway"]["depends_on"]
+
+
+def test_monitor_of_redis_reads_no_arguments_of_commands() -> None:
+    """Those of slow ones hold token ids and vectors."""
+    script = (FOLDER / "make-secrets").read_text()
+    (rights,) = re.findall(r"'(\+ping .*latest)'", script)
+    known = {"+ping", "+info", "+config|get", "+slowlog|len", "+latency|latest"}
+    assert set(rights.split()) == known
+
+
 def test_grafana_is_provisioned_from_the_dashboards_of_the_repository() -> None:
     mounts = dict(volume.split(":")[:2] for volume in SERVICES["grafana"]["volumes"])
     folder = ROOT / "deploy" / "grafana" / "provisioning"

@@ -45,7 +45,11 @@ class Replicas:
         self.other.call("REPLICAOF", "127.0.0.1", str(self.redis.port))
 
     def in_sync(self) -> bool:
-        """The replica has all, and every Sentinel knows of it and of its colleagues."""
+        """The replica has all, and every Sentinel knows of it and of its colleagues.
+
+        Where a busy machine kept the master silent for too long, the replica took its place.
+        """
+        self.follow()
         link = "master_link_status:up" in self.other.call("INFO", "replication")
         return link and all(self._is_ready(port) for port in self.sentinel_ports)
 

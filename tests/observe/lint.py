@@ -12,7 +12,7 @@ UNITS = re.compile(r"s|bytes|short|none|percentunit|reqps|ops|watt|si:\w+(/s)?")
 COUNTS = ("_total", "_bucket", "_sum", "_count")
 # Every gateway tells the same of them: summed over gateways they would be too large.
 SHARED = ("live_workers", "queue_depth", "queue_tokens", "queue_oldest_age_seconds")
-SHARED += ("estimated_wait_seconds", "capacity_tokens_per_second")
+SHARED += ("estimated_wait_seconds", "capacity_tokens_per_second", "model_changes_total")
 RATE_S, RANGE_S = 15, 60
 
 
@@ -64,7 +64,8 @@ def of_panel(panel: Panel) -> Iterator[str]:
 def _of_use(use: Use, expr: str) -> Iterator[str]:
     if use.metric.endswith(COUNTS) and not {"rate", "increase"} & set(use.calls):
         yield f"{use.metric} counts up: ask for its rate"
-    if use.metric.removeprefix("florilege_") in SHARED and use.calls[:1] != ("max",):
+    gathered = [call for call in use.calls if call not in ("rate", "increase")]
+    if use.metric.removeprefix("florilege_") in SHARED and gathered[:1] != ["max"]:
         yield f"{use.metric} is told by every gateway: take the max"
     if "histogram_quantile" in use.calls and "le" not in use.labels:
         yield f"{use.metric}: a quantile needs le"

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from observe.dashboards import panels
 from observe.promql import uses
 from observe.series import rules
 from prometheus_server import ROOT, RULES
+
+from api.access import OPEN_PATHS, SCOPES
 
 CASES = sorted(Path(__file__).with_name("rules").glob("*.yaml"))
 ALERTS = {rule["alert"]: rule for rule in rules() if "alert" in rule}
@@ -73,6 +76,16 @@ def test_alert_says_how_urgent_it_is_and_where_its_runbook_stands(alert: str) ->
     headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
     assert anchor == alert.lower()
     assert alert in headings
+
+
+def test_objectives_are_of_the_routes_of_callers_and_of_no_other() -> None:
+    exprs = [rule["expr"] for rule in rules()]
+    exprs += [expr for panel in panels() for expr in panel.exprs]
+    patterns = {found for expr in exprs for found in re.findall(r'route=~"([^"]*)"', expr)}
+    (pattern,) = patterns  # one for all
+    counted = {route for route in {*SCOPES, *OPEN_PATHS} if re.fullmatch(pattern, route)}
+    callers = {route for route, scope in SCOPES.items() if scope != "admin"}
+    assert counted == callers - {"/openapi.json"}
 
 
 def test_no_runbook_is_left_of_an_alert_that_is_gone() -> None:

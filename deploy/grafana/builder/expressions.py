@@ -16,12 +16,16 @@ def ratio(part: str, whole: str) -> str:
 
 
 def mean(histogram: str, by: str = "", where: str = BOTH) -> str:
-    return ratio(rate(f"{histogram}_sum", by, where), rate(f"{histogram}_count", by, where))
+    """No series, rather than NaN, where nothing was counted: so the panel says its no-data text."""
+    return ratio(
+        rate(f"{histogram}_sum", by, where), f"({rate(f'{histogram}_count', by, where)} > 0)"
+    )
 
 
 def quantile(share: float, histogram: str, by: str = "", where: str = BOTH) -> str:
     labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels, where)})"
+    # The quantile of nothing is NaN, which is not at least 0.
+    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels, where)}) >= 0"
 
 
 def buckets(histogram: str, where: str = BOTH) -> str:

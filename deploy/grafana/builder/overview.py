@@ -14,10 +14,12 @@ from deploy.grafana.builder.expressions import (
 )
 from deploy.grafana.builder.panel import Panel, Query
 
-_API = f'{BOTH}, route=~"/v1/.*"'
+# As in the rules: without probes and the admin API.
+_ROUTES = 'route=~"(/v1|/v2)?/(embeddings|rerank|score|models).*"'
+_API = f"{BOTH}, {_ROUTES}"
 _FAILED = f'{_API}, code=~"5.."'
 _COUNTED = f'{_API}, code!~"4.."'  # what a caller did wrong is no failure of ours
-_SMALL = f'{BOTH}, size="small"'
+_SMALL = f'{_API}, size="small"'
 _NO_REQUEST = "No request in this time"
 _WITHIN = "scalar(florilege:latency:objective)"
 _ANSWERED = "scalar(florilege:availability:objective)"
@@ -25,6 +27,11 @@ _ANSWERED = "scalar(florilege:availability:objective)"
 
 def _over_range(where: str) -> str:
     return f"sum(increase(florilege_requests_total{{{where}}}[$__range]))"
+
+
+def _failed() -> str:
+    """Without a number where nothing was asked."""
+    return f"{_over_range(_FAILED)} / ({_over_range(_COUNTED)} > 0)"
 
 
 def _burn(ratio_name: str, objective: str) -> tuple[Query, ...]:
@@ -54,7 +61,7 @@ GLANCE = Row(
             "Share of requests in the time shown that were not answered with 5xx. Refusals by "
             "admission are 503 and count as failed; 4xx do not count at all.",
             "percentunit",
-            (Query(f"1 - {_over_range(_FAILED)} / {_over_range(_COUNTED)}"),),
+            (Query(f"1 - {_failed()}"),),
             _NO_REQUEST,
             kind="stat",
             most=1,
@@ -65,11 +72,7 @@ GLANCE = Row(
             "Of what the availability objective allows to fail in the time shown. Below 0: the "
             "objective was missed.",
             "percentunit",
-            (
-                Query(
-                    f"1 - {_over_range(_FAILED)} / {_over_range(_COUNTED)} / (1 - {_ANSWERED})",
-                ),
-            ),
+            (Query(f"1 - {_failed()} / (1 - {_ANSWERED})"),),
             _NO_REQUEST,
             kind="stat",
             most=1,
@@ -79,7 +82,7 @@ GLANCE = Row(
             "p99 latency",
             "99 of 100 requests were answered within this time, receipt to last byte.",
             "s",
-            (Query(quantile(0.99, "request_duration_seconds")),),
+            (Query(quantile(0.99, "request_duration_seconds", where=_API)),),
             _NO_REQUEST,
             kind="stat",
         ),
@@ -143,7 +146,7 @@ REQUESTS = Row(
             "Receipt to last byte, all requests of the API.",
             "s",
             tuple(
-                Query(quantile(share, "request_duration_seconds"), f"p{share * 100:g}")
+                Query(quantile(share, "request_duration_seconds", where=_API), f"p{share * 100:g}")
                 for share in (0.5, 0.9, 0.99)
             ),
             _NO_REQUEST,
@@ -152,7 +155,7 @@ REQUESTS = Row(
             "Latency, how many each",
             "Requests by their duration.",
             "s",
-            (Query(buckets("request_duration_seconds")),),
+            (Query(buckets("request_duration_seconds", _API)),),
             _NO_REQUEST,
             kind="heatmap",
         ),
@@ -194,7 +197,7 @@ STAGES = Row(
                 Query(
                     ratio(
                         rate("request_duration_seconds_bucket", "model", f'{_SMALL}, le="0.25"'),
-                        rate("request_duration_seconds_count", "model", _SMALL),
+                        f"({rate('request_duration_seconds_count', 'model', _SMALL)} > 0)",
                     ),
                     "{{model}}",
                 ),
@@ -228,7 +231,7 @@ OBJECTIVES = Row(
         ),
         Panel(
             "Alerts that fire",
-            "Of the rules in deploy/prometheus/alerts.yml.",
+            "Of the rules in deploy/prometheus/rules/alerts.yaml.",
             "short",
             (
                 Query(
@@ -270,7 +273,10 @@ OBJECTIVES = Row(
             "percentunit",
             (
                 Query(
-                    ratio(rate("truncated_inputs_total", "model"), rate("inputs_total", "model")),
+                    ratio(
+                        rate("truncated_inputs_total", "model"),
+                        f"({rate('inputs_total', 'model')} > 0)",
+                    ),
                     "{{model}}",
                 ),
             ),

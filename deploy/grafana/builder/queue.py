@@ -163,7 +163,10 @@ BATCHES = Row(
             "percentunit",
             (
                 Query(
-                    ratio(rate("padding_tokens_total", "model"), rate("batch_tokens_sum", "model")),
+                    ratio(
+                        rate("padding_tokens_total", "model"),
+                        f"({rate('batch_tokens_sum', 'model')} > 0)",
+                    ),
                     "{{model}}",
                 ),
             ),

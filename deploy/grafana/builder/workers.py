@@ -1,7 +1,7 @@
 """Workers and their devices: load, faults, graphs, memory; and the processes of all."""
 
 from deploy.grafana.builder.dashboard import Dashboard, Row
-from deploy.grafana.builder.expressions import PROCESS, own, quantile, rate, ratio, shared
+from deploy.grafana.builder.expressions import BOTH, PROCESS, own, quantile, rate, ratio, shared
 from deploy.grafana.builder.panel import Panel, Query
 
 _NO_WORKER = "No worker is scraped"
@@ -9,6 +9,8 @@ _NO_GPU = "No GPU is scraped"
 _CPU_WORKER = "a worker on a CPU has none"
 _ONE = "{{instance}} {{model}}"
 _GPU = "{{instance}} GPU {{gpu}}"
+# Every gateway counts the same changes.
+_CHANGES = f"max by (model) (rate(florilege_model_changes_total{{{BOTH}}}[$__rate_interval]))"
 
 WORKERS_ROW = Row(
     "Workers",
@@ -67,7 +69,7 @@ WORKERS_ROW = Row(
             "Announcements a second that were unlike the one before. Rises for as long as the "
             "workers of a model differ in weights, dtype or limits.",
             "ops",
-            (Query(rate("model_changes_total", "model"), "{{model}}"),),
+            (Query(_CHANGES, "{{model}}"),),
             "No gateway knows a model",
         ),
         Panel(
