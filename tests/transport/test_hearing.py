@@ -31,7 +31,7 @@ class Announcing:
     def redis_ms(self) -> int:
         return int((self.clock.now + self.skew_s) * 1000)
 
-    async def execute(self, command: str, *arguments: Any) -> Any:
+    async def execute(self, command: str, *arguments: Any, op: str = "") -> Any:
         if not self.answers:
             raise Unreachable("away")
         if command == "HGET":
