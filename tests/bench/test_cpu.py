@@ -1,15 +1,20 @@
 """The engine's kernels side by side: equal work, checked before it is timed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 import bench.cpu.measure
 from bench.cpu.command import main
 from bench.cpu.loads import Load, loads
 from bench.cpu.measure import CpuPlan, WrongVectors, measure_kernels
 from bench.cpu.report import cpu_markdown
+from bench.cpu.results import CpuResults
 from checkpoint.find import DEFAULT_MODEL
 
+COMMITTED = Path(__file__).parents[2] / "bench" / "results" / "cpu"
 SMALL = [Load("few", "three short texts", [5, 2, 9]), Load("one", "one text", [16], repetitions=2)]
 
 
@@ -60,3 +65,11 @@ def test_model_that_is_not_there_ends_the_command(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         main(["--model", "/no/such/model"])
     assert "bench:" in capsys.readouterr().err
+
+
+def test_committed_pages_are_those_of_their_results() -> None:
+    paths = sorted(COMMITTED.glob("*.json"))
+    assert paths
+    for path in paths:
+        results = TypeAdapter(CpuResults).validate_json(path.read_bytes())
+        assert path.with_suffix(".md").read_text() == cpu_markdown(results)

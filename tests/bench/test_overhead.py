@@ -4,10 +4,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
 from bench.fleet.processes import florilege
-from bench.overhead.measure import OverheadEffort, added_by, measure_overhead
+from bench.overhead.measure import OverheadEffort, OverheadResults, added_by, measure_overhead
 from bench.overhead.report import overhead_markdown
+
+COMMITTED = Path(__file__).parents[2] / "bench" / "results" / "overhead"
 
 
 def silent(_: str) -> None:
@@ -50,3 +53,11 @@ def test_what_is_added_is_the_median_with_its_interval() -> None:
     assert added.median_us == pytest.approx(50)
     assert (added.low_us, added.high_us) == (pytest.approx(40), pytest.approx(60))
     assert added_by([1e-6]) == added_by([1e-6] * 2)
+
+
+def test_committed_pages_are_those_of_their_results() -> None:
+    paths = sorted(COMMITTED.glob("*.json"))
+    assert paths
+    for path in paths:
+        results = TypeAdapter(OverheadResults).validate_json(path.read_bytes())
+        assert path.with_suffix(".md").read_text() == overhead_markdown(results)
