@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
+from engine.cpu.binding import compiled, cpu_fault
 from engine.cpu.kernels import cpu_kernels
-from engine.cpu.library import compiled, cpu_fault
 from engine.device.device import Device
 from engine.errors import EngineError
 from engine.kernels import Kernels, onednn_kernels, plain_kernels, ragged_kernels

@@ -8,10 +8,10 @@ import torch
 from sequences import random_sequences
 from tiny_checkpoint import TinyCheckpoint
 
+import engine.cpu.binding
 import engine.cpu.kernels
-import engine.cpu.library
 import engine.runtime
-from engine.cpu.library import Features, compiled, cpu_fault
+from engine.cpu.binding import Features, compiled, cpu_fault
 from engine.engine import Engine, EngineConfig
 
 # Those in C++ where they run: that they are compiled if they can be is a test of its own.
@@ -31,13 +31,13 @@ def tiny_engine(directory: Path, **config: Any) -> Engine:
 def processor(monkeypatch: pytest.MonkeyPatch, features: Features) -> None:
     """One that can do this, asked of a library that need not be there."""
     path = compiled() or Path("_kernels.so")
-    monkeypatch.setattr(engine.cpu.library, "compiled", lambda: path)
-    monkeypatch.setattr(engine.cpu.library, "load", lambda _: None)
-    for module in (engine.cpu.library, engine.cpu.kernels):
+    monkeypatch.setattr(engine.cpu.binding, "compiled", lambda: path)
+    monkeypatch.setattr(engine.cpu.binding, "load", lambda _: None)
+    for module in (engine.cpu.binding, engine.cpu.kernels):
         monkeypatch.setattr(module, "features", lambda _: features)
 
 
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing had been compiled at install."""
-    for module in (engine.cpu.library, engine.cpu.kernels, engine.runtime):
+    for module in (engine.cpu.binding, engine.cpu.kernels, engine.runtime):
         monkeypatch.setattr(module, "compiled", lambda: None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.activation import hidden_activation
 from engine.attention import Attention, AttentionSpec
-from engine.cpu.library import Features, compiled, cpu_fault, features, load
+from engine.cpu.binding import Features, compiled, cpu_fault, features, load
 from engine.cpu.products import CpuAttention, CpuLinear
 from engine.cpu.rows import CpuEmbed, CpuJoin, CpuNorm, CpuPool, CpuRotaryTable
 from engine.errors import EngineError

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.attention import AttentionSpec
-from engine.cpu.library import AttentionArguments, LinearArguments
+from engine.cpu.binding import AttentionArguments, LinearArguments
 from engine.packing import Packed
 
 _ACTIVATIONS = {

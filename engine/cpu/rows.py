@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from checkpoint.spec import Pooling
-from engine.cpu.library import EmbeddingArguments, JoinArguments, NormArguments
+from engine.cpu.binding import EmbeddingArguments, JoinArguments, NormArguments
 from engine.encoder import Embeddings
 from engine.join import JoinNorms, Unjoined
 from engine.norm import Norm

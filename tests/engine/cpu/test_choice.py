@@ -9,8 +9,8 @@ import pytest
 from cpu_paths import SEQUENCES, processor, tiny_engine, without_compiler
 from sequences import cosines, rows_of
 
-import engine.cpu.library
-from engine.cpu.library import Features, compiled
+import engine.cpu.binding
+from engine.cpu.binding import Features, compiled
 from engine.errors import EngineError
 
 
@@ -50,7 +50,7 @@ def test_processor_without_the_instructions_serves_by_torch(
 def test_other_processors_serve_by_torch(
     machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.cpu.library.platform, "machine", lambda: machine)
+    monkeypatch.setattr(engine.cpu.binding.platform, "machine", lambda: machine)
     assert tiny_engine(tmp_path, dtype="float32").runtime["kernels"] == "onednn"
 
 
@@ -73,7 +73,7 @@ def test_library_that_cannot_be_loaded_is_none(
 ) -> None:
     broken = tmp_path / "_kernels.so"
     broken.write_bytes(b"no library")
-    monkeypatch.setattr(engine.cpu.library, "compiled", lambda: broken)
+    monkeypatch.setattr(engine.cpu.binding, "compiled", lambda: broken)
     assert tiny_engine(tmp_path, dtype="float32").runtime["kernels"] == "onednn"
 
 

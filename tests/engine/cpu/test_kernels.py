@@ -8,8 +8,8 @@ from cpu_paths import ALL_FEATURES, SEQUENCES, processor, tiny_engine
 from sequences import cosines, rows_of
 
 from engine.attention import AttentionSpec
+from engine.cpu.binding import Features
 from engine.cpu.kernels import cpu_kernels
-from engine.cpu.library import Features
 from engine.cpu.products import CpuAttention, CpuLinear
 from engine.group_attention import GroupAttention
 from engine.linear import OneDnnLinear

@@ -63,7 +63,7 @@ def test_callers_at_the_same_time_do_not_meet(minilm_engine: Engine) -> None:
 def test_threads_are_those_of_torch() -> None:
     """With a second libgomp there would be two pools, which spin on the same cores."""
     program = """
-from engine.cpu.library import compiled, load
+from engine.cpu.binding import compiled, load
 load(compiled())
 maps = open("/proc/self/maps").read().split()
 print(len({path for path in maps if "libgomp" in path}))
