@@ -14,9 +14,10 @@ import engine.runtime
 from engine.cpu.binding import Features, compiled, cpu_fault
 from engine.engine import Engine, EngineConfig
 
-# Those in C++ where they run: that they are compiled if they can be is a test of its own.
-IN_CPP = cpu_fault(torch.bfloat16) is None
-KERNELS = ("plain", "onednn", "cpu") if IN_CPP else ("plain", "onednn")
+# Why those in C++ do not run here; that they are compiled if they can be is a test of its own.
+FAULT = cpu_fault(torch.bfloat16)
+ONLY_IN_CPP = pytest.mark.skipif(FAULT is not None, reason=f"kernels in C++: {FAULT}")
+KERNELS = ("plain", "onednn", pytest.param("cpu", marks=ONLY_IN_CPP))
 
 ALL_FEATURES = Features.AVX512 | Features.BFLOAT16
 SEQUENCES = random_sequences([7, 1, 40, 7, 150], 97)
