@@ -12,14 +12,12 @@ def rate(metric: str, by: str = "", where: str = BOTH) -> str:
 
 
 def ratio(part: str, whole: str) -> str:
-    return f"{part} / {whole}"
+    """No series, rather than NaN, where the whole is 0: so the panel says its no-data text."""
+    return f"{part} / ({whole} > 0)"
 
 
 def mean(histogram: str, by: str = "", where: str = BOTH) -> str:
-    """No series, rather than NaN, where nothing was counted: so the panel says its no-data text."""
-    return ratio(
-        rate(f"{histogram}_sum", by, where), f"({rate(f'{histogram}_count', by, where)} > 0)"
-    )
+    return ratio(rate(f"{histogram}_sum", by, where), rate(f"{histogram}_count", by, where))
 
 
 def quantile(share: float, histogram: str, by: str = "", where: str = BOTH) -> str:

@@ -12,7 +12,7 @@ from deploy.grafana.builder.expressions import (
     ratio,
     shared,
 )
-from deploy.grafana.builder.panel import Panel, Query
+from deploy.grafana.builder.panel import Panel, Query, percentiles
 
 # As in the rules: without probes and the admin API.
 _ROUTES = 'route=~"(/v1|/v2)?/(embeddings|rerank|score|models).*"'
@@ -133,7 +133,7 @@ REQUESTS = Row(
                 Query(
                     ratio(
                         rate("requests_total", "model", _FAILED),
-                        f"({rate('requests_total', 'model', _COUNTED)} > 0)",
+                        rate("requests_total", "model", _COUNTED),
                     ),
                     "{{model}}",
                 ),
@@ -145,10 +145,7 @@ REQUESTS = Row(
             "Latency",
             "Receipt to last byte, all requests of the API.",
             "s",
-            tuple(
-                Query(quantile(share, "request_duration_seconds", where=_API), f"p{share * 100:g}")
-                for share in (0.5, 0.9, 0.99)
-            ),
+            percentiles("request_duration_seconds", (0.5, 0.9, 0.99), where=_API),
             _NO_REQUEST,
         ),
         Panel(
@@ -197,7 +194,7 @@ STAGES = Row(
                 Query(
                     ratio(
                         rate("request_duration_seconds_bucket", "model", f'{_SMALL}, le="0.25"'),
-                        f"({rate('request_duration_seconds_count', 'model', _SMALL)} > 0)",
+                        rate("request_duration_seconds_count", "model", _SMALL),
                     ),
                     "{{model}}",
                 ),
@@ -261,10 +258,7 @@ OBJECTIVES = Row(
             "Tokens a request",
             "How large requests are.",
             "si:tok",
-            tuple(
-                Query(quantile(share, "request_tokens"), f"p{share * 100:g}")
-                for share in (0.5, 0.9, 0.99)
-            ),
+            percentiles("request_tokens", (0.5, 0.9, 0.99)),
             _NO_REQUEST,
         ),
         Panel(
@@ -275,7 +269,7 @@ OBJECTIVES = Row(
                 Query(
                     ratio(
                         rate("truncated_inputs_total", "model"),
-                        f"({rate('inputs_total', 'model')} > 0)",
+                        rate("inputs_total", "model"),
                     ),
                     "{{model}}",
                 ),

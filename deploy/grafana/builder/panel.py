@@ -1,7 +1,10 @@
 """One panel of a dashboard, and its JSON as Grafana reads it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from deploy.grafana.builder.expressions import BOTH, quantile
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 Kind = Literal["timeseries", "stat", "heatmap", "table"]
@@ -15,6 +18,16 @@ GREEN: Steps = ((None, "green"),)
 class Query:
     expr: str
     legend: str = ""  # of each series, `{{label}}`; none: the panel shows one number
+
+
+def percentiles(
+    histogram: str, shares: Sequence[float], by: str = "", where: str = BOTH
+) -> tuple[Query, ...]:
+    """A line for each share, 0.99 is p99, and each value of the label `by`."""
+    label = f"{{{{{by}}}}} " if by else ""
+    return tuple(
+        Query(quantile(share, histogram, by, where), f"{label}p{share * 100:g}") for share in shares
+    )
 
 
 @dataclass(frozen=True)

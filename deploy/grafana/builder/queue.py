@@ -1,8 +1,8 @@
 """What waits, what was refused, how full batches are, and what was delivered again."""
 
 from deploy.grafana.builder.dashboard import Dashboard, Row
-from deploy.grafana.builder.expressions import BOTH, buckets, mean, quantile, rate, ratio, shared
-from deploy.grafana.builder.panel import Panel, Query
+from deploy.grafana.builder.expressions import BOTH, buckets, mean, rate, ratio, shared
+from deploy.grafana.builder.panel import Panel, Query, percentiles
 
 _NO_MODEL = "No gateway knows a model"
 _NO_BATCH = "No batch ran in this time"
@@ -82,7 +82,7 @@ LOST = Row(
             "percentunit",
             (
                 Query(
-                    ratio(rate("shed_total", "model"), f"({rate('requests_total', 'model')} > 0)"),
+                    ratio(rate("shed_total", "model"), rate("requests_total", "model")),
                     "{{model}}",
                 ),
             ),
@@ -118,10 +118,7 @@ BATCHES = Row(
             "Tokens a batch",
             "Padding included.",
             "si:tok",
-            tuple(
-                Query(quantile(share, "batch_tokens", "model"), f"{{{{model}}}} p{share * 100:g}")
-                for share in (0.5, 0.99)
-            ),
+            percentiles("batch_tokens", (0.5, 0.99), "model"),
             _NO_BATCH,
         ),
         Panel(
@@ -136,10 +133,7 @@ BATCHES = Row(
             "Sequences a batch",
             "How many texts share a step.",
             "short",
-            tuple(
-                Query(quantile(share, "batch_size", "model"), f"{{{{model}}}} p{share * 100:g}")
-                for share in (0.5, 0.99)
-            ),
+            percentiles("batch_size", (0.5, 0.99), "model"),
             _NO_BATCH,
         ),
         Panel(
@@ -165,7 +159,7 @@ BATCHES = Row(
                 Query(
                     ratio(
                         rate("padding_tokens_total", "model"),
-                        f"({rate('batch_tokens_sum', 'model')} > 0)",
+                        rate("batch_tokens_sum", "model"),
                     ),
                     "{{model}}",
                 ),
@@ -177,13 +171,7 @@ BATCHES = Row(
             "Device time of a batch",
             "From launch to the last row.",
             "s",
-            tuple(
-                Query(
-                    quantile(share, "batch_duration_seconds", "model"),
-                    f"{{{{model}}}} p{share * 100:g}",
-                )
-                for share in (0.5, 0.99)
-            ),
+            percentiles("batch_duration_seconds", (0.5, 0.99), "model"),
             _NO_BATCH,
         ),
         Panel(

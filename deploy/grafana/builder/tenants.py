@@ -4,8 +4,8 @@ Who uses how much is in the store (`florilege usage`): keys are no labels.
 """
 
 from deploy.grafana.builder.dashboard import Dashboard, Row
-from deploy.grafana.builder.expressions import BOTH, PROCESS, own, quantile, rate, ratio
-from deploy.grafana.builder.panel import Panel, Query
+from deploy.grafana.builder.expressions import BOTH, PROCESS, own, rate, ratio
+from deploy.grafana.builder.panel import Panel, Query, percentiles
 
 _NO_GATEWAY = "No gateway is scraped"
 _NO_REQUEST = "No request in this time"
@@ -30,7 +30,7 @@ REFUSED = Row(
                 Query(
                     ratio(
                         rate("ratelimited_total", where=PROCESS),
-                        f"({rate('requests_total', where=PROCESS)} > 0)",
+                        rate("requests_total", where=PROCESS),
                     ),
                     "refused",
                 ),
@@ -104,13 +104,7 @@ LIMITER = Row(
             "Time to check a key",
             "The stage `auth`. Keys are in memory: microseconds, whatever the store does.",
             "s",
-            tuple(
-                Query(
-                    quantile(share, "stage_duration_seconds", where=f'{BOTH}, stage="auth"'),
-                    f"p{share * 100:g}",
-                )
-                for share in (0.5, 0.99)
-            ),
+            percentiles("stage_duration_seconds", (0.5, 0.99), where=f'{BOTH}, stage="auth"'),
             _NO_REQUEST,
         ),
     ),

@@ -95,8 +95,8 @@ GRAPHS = Row(
                 Query(
                     ratio(
                         rate("graph_replays_total", "model"),
-                        f"({rate('graph_replays_total', 'model')}"
-                        f" + {rate('graph_misses_total', 'model')})",
+                        f"{rate('graph_replays_total', 'model')}"
+                        f" + {rate('graph_misses_total', 'model')}",
                     ),
                     "{{model}}",
                 ),
