@@ -10,20 +10,15 @@ from bench.gate import CheckFailed
 from bench.options import parse
 from bench.peers.environment import PeersMissing
 from bench.peers.process import PeerFailed
+from bench.progress import exit_on, tell
 from bench.report import markdown, print_report
-from bench.results import write
+from bench.results import keep
 from bench.run import run
 
 
 def main(arguments: Sequence[str]) -> None:
     options = parse(arguments)
-    progress = Console(stderr=True)
-    try:
-        results = uvloop.run(run(options, lambda doing: progress.print(doing, style="dim")))
-    except (CheckFailed, RequestFailed, PeersMissing, PeerFailed) as error:
-        progress.print(f"bench: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    with exit_on(CheckFailed, RequestFailed, PeersMissing, PeerFailed):
+        results = uvloop.run(run(options, tell))
     print_report(results, Console())
-    if options.json_path is not None:
-        write(results, options.json_path)
-        options.json_path.with_suffix(".md").write_text(markdown(results))
+    keep(results, markdown(results), options.json_path)

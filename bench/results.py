@@ -90,6 +90,13 @@ class Results:
     schema: int = SCHEMA
 
 
+def keep(results: "DataclassInstance", page: str, path: Path | None) -> None:
+    """Write the results where a path is given, and their tables beside them."""
+    if path is not None:
+        write(results, path)
+        path.with_suffix(".md").write_text(page)
+
+
 def write(results: "DataclassInstance", path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import hypothesis
 import pytest
+from redis_server import RedisServer, running_redis
 
 # Before the first import of triton: its kernels then run on the tensors of a CPU.
 os.environ["TRITON_INTERPRET"] = "1"
@@ -38,3 +39,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def redis_of_module() -> Iterator[RedisServer]:
+    with running_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis(redis_of_module: RedisServer) -> RedisServer:
+    """Private to the module, and empty."""
+    redis_of_module.call("FLUSHALL")
+    return redis_of_module

@@ -5,11 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from bench.cpu.measure import MIN_COSINE, CpuPlan, WrongVectors, measure_kernels
 from bench.cpu.report import cpu_markdown
-from bench.results import write
+from bench.progress import exit_on, tell
+from bench.results import keep
 from checkpoint.errors import CheckpointError
 from checkpoint.find import DEFAULT_MODEL
 from engine.errors import EngineError
@@ -20,17 +19,10 @@ _DESCRIPTION = "The engine in process, by each kind of kernels in turns."
 def main(arguments: Sequence[str]) -> None:
     given = _parser().parse_args(arguments)
     plan = CpuPlan(given.model, given.dtypes, given.kernels, given.rounds)
-    progress = Console(stderr=True)
-    try:
-        results = measure_kernels(plan, lambda doing: progress.print(doing, style="dim"))
-    except (CheckpointError, EngineError, WrongVectors) as error:
-        progress.print(f"bench: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    with exit_on(CheckpointError, EngineError, WrongVectors):
+        results = measure_kernels(plan, tell)
     report = cpu_markdown(results)
-    json_path: Path | None = given.json
-    if json_path is not None:
-        write(results, json_path)
-        json_path.with_suffix(".md").write_text(report)
+    keep(results, report, given.json)
     sys.stdout.write(report)
 
 

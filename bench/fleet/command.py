@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvloop
-from rich.console import Console
 
 from bench.client import RequestFailed
 from bench.fleet.hop import HopEffort, measure_hop
@@ -14,18 +13,15 @@ from bench.fleet.plot import scale_svg
 from bench.fleet.processes import StartFailed
 from bench.fleet.report import hop_markdown, scale_markdown
 from bench.fleet.scale import ScaleEffort, measure_scale
-from bench.results import write
+from bench.progress import exit_on, tell
+from bench.results import keep
 
 _DESCRIPTION = "Measure what the suite starts itself: redis-server, gateway, simulated workers."
 
 
 def main(arguments: Sequence[str]) -> None:
-    progress = Console(stderr=True)
-    try:
-        report = uvloop.run(run_fleet(arguments, lambda doing: progress.print(doing, style="dim")))
-    except (StartFailed, RequestFailed) as error:
-        progress.print(f"bench: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    with exit_on(StartFailed, RequestFailed):
+        report = uvloop.run(run_fleet(arguments, tell))
     sys.stdout.write(report)
 
 
@@ -36,17 +32,14 @@ async def run_fleet(arguments: Sequence[str], tell: Callable[[str], None]) -> st
     if given.suite == "hop":
         hop = await measure_hop(HopEffort(given.rounds, given.turn, given.pause_s), tell)
         report = hop_markdown(hop)
-        if json_path is not None:
-            write(hop, json_path)
+        keep(hop, report, json_path)
     else:
         scale = await measure_scale(_scale_effort(given), tell)
         plot = Path("scale.svg") if json_path is None else json_path.with_suffix(".svg")
         report = scale_markdown(scale, plot.name)
+        keep(scale, report, json_path)
         if json_path is not None:
-            write(scale, json_path)
             plot.write_text(scale_svg(scale))
-    if json_path is not None:
-        json_path.with_suffix(".md").write_text(report)
     return report
 
 

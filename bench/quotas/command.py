@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
-from rich.console import Console
 
 from bench.client import RequestFailed
 from bench.fleet.processes import StartFailed
+from bench.progress import exit_on, tell
 from bench.quotas.measure import QuotaEffort, measure_quotas
 from bench.quotas.report import quotas_markdown
-from bench.results import write
+from bench.results import keep
 
 _DESCRIPTION = "Keys at many times their limits, over two gateways that the suite starts itself."
 
@@ -20,19 +20,10 @@ _DESCRIPTION = "Keys at many times their limits, over two gateways that the suit
 def main(arguments: Sequence[str]) -> None:
     given = _parser().parse_args(arguments)
     effort = QuotaEffort(flood_s=given.seconds, rest_s=given.rest_s, rounds=given.rounds)
-    progress = Console(stderr=True)
-    try:
-        results = uvloop.run(
-            measure_quotas(effort, lambda doing: progress.print(doing, style="dim"))
-        )
-    except (StartFailed, RequestFailed) as error:
-        progress.print(f"bench: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    with exit_on(StartFailed, RequestFailed):
+        results = uvloop.run(measure_quotas(effort, tell))
     report = quotas_markdown(results)
-    json_path: Path | None = given.json
-    if json_path is not None:
-        write(results, json_path)
-        json_path.with_suffix(".md").write_text(report)
+    keep(results, report, given.json)
     sys.stdout.write(report)
 
 

@@ -1,11 +1,11 @@
 """Both stores of limits, on a clock that is set by hand and a database that is told what to say."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from hand_clock import HandClock
-from redis_server import RedisServer, running_redis
+from redis_server import RedisServer
 
 from auth.calendar import Period
 from auth.holder import Holder
@@ -38,19 +38,6 @@ def clock() -> HandClock:
 @pytest.fixture
 def database() -> Database:  # type: ignore[override]  # of keys, one directory above
     return Database()
-
-
-@pytest.fixture(scope="module")
-def redis_of_module() -> Iterator[RedisServer]:
-    with running_redis() as server:
-        yield server
-
-
-@pytest.fixture
-def redis(redis_of_module: RedisServer) -> RedisServer:
-    """Empty."""
-    redis_of_module.call("FLUSHALL")
-    return redis_of_module
 
 
 @pytest.fixture
