@@ -32,6 +32,12 @@ _Argument = str | int | float
 
 
 def _script(name: str) -> str:
+    """`clock.lua` stands before each, behind the line of its flags."""
+    flags, body = _read(name).split("\n", 1)
+    return "\n".join([flags, _read("clock"), body])
+
+
+def _read(name: str) -> str:
     return files("auth.limits").joinpath("lua", f"{name}.lua").read_text()
 
 

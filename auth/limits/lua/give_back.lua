@@ -1,13 +1,8 @@
 #!lua flags=allow-oom
 -- Undo what was counted. KEYS: buckets, slots, budgets, in the order of ARGV.
--- ARGV: now, us (0: the server's clock); number of buckets, of slots; of each bucket: limit a
+-- ARGV: now; number of buckets, of slots; of each bucket: limit a
 -- minute, cost; of each slot: request id; of each budget: cost, and the birth of the count it is of.
 local UNIT = 60e6
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
 local buckets, slots = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 1, buckets do
   local limit, cost = tonumber(ARGV[4 + 2 * (i - 1)]), tonumber(ARGV[5 + 2 * (i - 1)])

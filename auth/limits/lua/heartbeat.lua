@@ -1,11 +1,6 @@
 #!lua flags=allow-oom
 -- This gateway lives. Returns how many do. KEYS: gateways, by their last heartbeat.
--- ARGV: now, us (0: the server's clock); gateway; us after which a silent one is forgotten.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+-- ARGV: now; gateway; us after which a silent one is forgotten.
 local keep = tonumber(ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - keep))
 -- Of a clock that was ahead, and was set back.

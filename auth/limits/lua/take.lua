@@ -1,6 +1,6 @@
 #!lua
 -- Count a demand whole, or nothing of it. KEYS: buckets, slots, budgets, in the order of ARGV.
--- ARGV: now, us (0: the server's clock); number of buckets, of slots;
+-- ARGV: now; number of buckets, of slots;
 --   of each bucket: limit a minute, burst, cost;
 --   of each slot: limit, request id, its time to live, us;
 --   of each budget: limit, cost, start and end of its period, us, and what the database says was
@@ -14,11 +14,6 @@
 -- `limit` of it flows off each us: whole numbers, which a double holds exactly to 2^53, a burst of
 -- 150 million tokens.
 local UNIT, LEASE_US, RESEED_US, GUESS_US, MARGIN_S = 60e6, 900e6, 60e6, 1e6, 86400
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
 local buckets, slots = tonumber(ARGV[2]), tonumber(ARGV[3])
 local budgets = #KEYS - buckets - slots
 local first_slot, first_budget = 4 + 3 * buckets, 4 + 3 * buckets + 3 * slots
