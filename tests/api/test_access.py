@@ -136,10 +136,10 @@ async def test_admin_port_tells_health_and_metrics_to_anyone(admin: AdminSide) -
         assert (await admin.stranger.get(path)).status_code == 200, path
     assert (await admin.stranger.post("/metrics")).status_code == 405
     await admin.client.get("/v1/admin/keys/")
-    await admin.client.get("/v1/admin/keys/000000000000")
+    await admin.client.get("/v1/admin/keys/c0ffeec0ffee")
     metrics = (await admin.stranger.get("/metrics")).text
     assert 'route="/v1/admin/keys/{kid}"' in metrics
-    assert "000000000000" not in metrics
+    assert "c0ffeec0ffee" not in metrics
 
 
 async def test_server_without_keys_has_no_administrator(tmp_path: Path) -> None:
