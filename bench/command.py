@@ -8,8 +8,6 @@ from rich.console import Console
 from bench.client import RequestFailed
 from bench.gate import CheckFailed
 from bench.options import parse
-from bench.peers.environment import PeersMissing
-from bench.peers.process import PeerFailed
 from bench.progress import exit_on, tell
 from bench.report import markdown, print_report
 from bench.results import keep
@@ -18,7 +16,7 @@ from bench.run import run
 
 def main(arguments: Sequence[str]) -> None:
     options = parse(arguments)
-    with exit_on(CheckFailed, RequestFailed, PeersMissing, PeerFailed):
+    with exit_on(CheckFailed, RequestFailed):
         results = uvloop.run(run(options, tell))
     print_report(results, Console())
     keep(results, markdown(results), options.json_path)

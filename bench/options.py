@@ -11,13 +11,10 @@ from bench.gate import DEFAULT_REFERENCE
 from bench.measure import Effort
 from bench.suites import SUITES
 
-PEERS_SUITE = "peers"
-_NAMES = (*SUITES, PEERS_SUITE)
-
 _DESCRIPTION = (
-    "Measure an OpenAI-compatible embeddings server. Without a suite: all that need a server "
-    "alone. `hop --help` and `scale --help`: suites that start what they measure. `gpu --help`: "
-    "the engine on a GPU, without a server."
+    "Measure an OpenAI-compatible embeddings server. Without a suite: all. "
+    "`peers --help`, `hop --help`, `scale --help`: suites that start what they measure. "
+    "`gpu --help`: the engine on a GPU, without a server."
 )
 
 
@@ -30,8 +27,6 @@ class Options:
     reference: Path | None  # None: nothing is checked
     effort: Effort
     seed: str
-    rounds: int
-    model_dir: Path | None
     json_path: Path | None
 
 
@@ -47,8 +42,6 @@ def parse(arguments: Sequence[str]) -> Options:
         effort=Effort(timed_s=given.seconds),
         # Fresh for each run, so that a server that caches by text has not seen these before.
         seed=given.seed or str(time.time_ns()),
-        rounds=given.rounds,
-        model_dir=given.model_dir,
         json_path=given.json,
     )
 
@@ -56,7 +49,7 @@ def parse(arguments: Sequence[str]) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=_DESCRIPTION)
     add = parser.add_argument
-    add("suites", nargs="*", type=_suite, metavar="SUITE", help=", ".join(_NAMES))
+    add("suites", nargs="*", type=_suite, metavar="SUITE", help=", ".join(SUITES))
     add("--url", default="http://127.0.0.1:8000", help="of the server (%(default)s)")
     add("--api-key", help="sent as a bearer token")
     add("--model", help="its id; default: the only one that the server has")
@@ -77,16 +70,13 @@ def _parser() -> argparse.ArgumentParser:
         help="vectors that the server's must come near (those of all-MiniLM-L6-v2)",
     )
     check.add_argument("--no-check", action="store_true", help="time whatever the server answers")
-    peers = parser.add_argument_group("peers", "first: python -m bench.peers.environment")
-    peers.add_argument("--rounds", type=int, default=7, help="interleaved (%(default)s)")
-    peers.add_argument("--model-dir", type=Path, help="the peers' model; default: the packaged one")
     return parser
 
 
 def _suite(name: str) -> str:
     # Not `choices`: argparse holds an empty list of positionals against them.
-    if name not in _NAMES:
-        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(_NAMES)}")
+    if name not in SUITES:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(SUITES)}")
     return name
 
 

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench.gate import MIN_COSINE
-from bench.results import Comparison, ContenderRow, Results, Row
-from bench.statistics import Spread
+from bench.results import Results, Row
 from bench.suites import SUITES
 
 
@@ -65,9 +64,6 @@ def _tables(results: Results) -> Iterator[Table]:
         rows = [row for row in results.rows if row.suite == name]
         if rows:
             yield Table(suite.title, _SUITE_HEADERS, [_suite_cells(row) for row in rows])
-    if results.comparison is not None:
-        yield _contenders(results.comparison)
-        yield _ratios(results.comparison)
 
 
 _SUITE_HEADERS = (
@@ -86,32 +82,6 @@ def _suite_cells(row: Row) -> tuple[str, ...]:
         _figure(row.inputs_per_s),
         _figure(row.tokens_per_s),
     )
-
-
-def _contenders(comparison: Comparison) -> Table:
-    return Table(
-        f"Mixed corpus: {comparison.texts} texts, {comparison.rounds} interleaved rounds",
-        ("engine", "dtype", "texts at a time", "texts/s", "min – max", "cosine"),
-        [_contender_cells(row) for row in comparison.contenders],
-    )
-
-
-def _contender_cells(row: ContenderRow) -> tuple[str, ...]:
-    cosine = "not checked" if row.min_cosine is None else f"{row.min_cosine:.5f}"
-    median, ends = _spread_cells(row.texts_per_s)
-    return (row.name, row.dtype, str(row.size), median, ends, cosine)
-
-
-def _ratios(comparison: Comparison) -> Table:
-    return Table(
-        "Texts/s of ours over the peer's, round by round",
-        ("ours", "peer", "median", "min – max"),
-        [(r.ours, r.peer, *_spread_cells(r.ratio)) for r in comparison.ratios],
-    )
-
-
-def _spread_cells(spread: Spread) -> tuple[str, str]:
-    return _figure(spread.median), f"{_figure(spread.min)} – {_figure(spread.max)}"
 
 
 def _figure(value: float) -> str:

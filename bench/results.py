@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bench.machine import Machine
-from bench.statistics import Latency, Spread
+from bench.statistics import Latency
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -42,39 +42,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class ContenderRow:
-    """One engine on the mixed corpus at its best size."""
-
-    name: str
-    dtype: str
-    size: int  # texts a batch, or a request for a server
-    swept: dict[int, float]  # texts/s by size, before the rounds
-    min_cosine: float | None  # to the reference; None where it was not checked
-    texts_per_s: Spread
-    rounds_s: list[float]  # seconds for the corpus, round by round
-    versions: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Texts/s of our server over a peer's, within each round."""
-
-    ours: str
-    peer: str
-    ratio: Spread
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Rounds in which every contender embedded the same corpus, in random order."""
-
-    texts: int
-    rounds: int
-    contenders: list[ContenderRow]
-    ratios: list[Ratio]
-
-
-@dataclass(frozen=True)
 class Results:
     """`check` is None when the run was told not to check: its figures may be of wrong vectors."""
 
@@ -86,7 +53,6 @@ class Results:
     machine: Machine  # of the load; the server's too where it is the same
     check: Check | None
     rows: list[Row] = field(default_factory=list)
-    comparison: Comparison | None = None
     schema: int = SCHEMA
 
 

@@ -1,8 +1,7 @@
-"""One run against one server: check it, then the suites asked for, then the peers."""
+"""One run against one server: check it, then the suites asked for."""
 
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from bench.client import Client, RequestFailed
@@ -15,21 +14,16 @@ from bench.gate import (
 )
 from bench.machine import describe_machine
 from bench.measure import Source, measure
-from bench.options import PEERS_SUITE, Options
-from bench.peers import PEERS
-from bench.peers.compare import Plan, Tell, compare
-from bench.peers.environment import ONNX_DIR, installed_python, packaged_model
-from bench.peers.process import PeerProcess
-from bench.peers.server import ServerContender
-from bench.results import Check, Comparison, Results, Row
+from bench.options import Options
+from bench.results import Check, Results, Row
 from bench.suites import SUITES, scoring
 from bench.texts import Texts
 
-_OUR_CLIENTS = (1, 4)
+Tell = Callable[[str], None]  # what is being done, for whoever waits
 
 
 async def run(options: Options, tell: Tell) -> Results:
-    """Raises CheckFailed, RequestFailed, PeersMissing or PeerFailed."""
+    """Raises CheckFailed or RequestFailed."""
     machine, date = describe_machine(), datetime.now(UTC).isoformat(timespec="seconds")
     reference = None if options.reference is None else read_reference(options.reference)
     async with Client(options.endpoint) as client:
@@ -40,12 +34,6 @@ async def run(options: Options, tell: Tell) -> Results:
             tell("check: vectors, scores, token counts")
             check, texts = await _check(client, reference, options)
         rows = await _measure_suites(Source(client, texts), options, tell)
-        comparison = None
-        if PEERS_SUITE in options.suites:
-            plan = Plan(texts, options.seed, options.rounds, reference, tell)
-            dtype = server.get("dtype", "unknown")
-            ours = [ServerContender(client, clients, dtype) for clients in _OUR_CLIENTS]
-            comparison = await _compare_with_peers(ours, plan, options.model_dir)
     return Results(
         date=date,
         seed=options.seed,
@@ -55,7 +43,6 @@ async def run(options: Options, tell: Tell) -> Results:
         machine=machine,
         check=check,
         rows=rows,
-        comparison=comparison,
     )
 
 
@@ -88,18 +75,3 @@ async def _measure_suites(source: Source, options: Options, tell: Tell) -> list[
             )
             rows.append(row)
     return rows
-
-
-async def _compare_with_peers(
-    ours: list[ServerContender], plan: Plan, model_dir: Path | None
-) -> Comparison:
-    python, model_dir = installed_python(), model_dir or packaged_model()
-    async with AsyncExitStack() as stack:
-        processes = []
-        for peer in PEERS:
-            plan.tell(f"peers: loading {peer.name} ({peer.dtype})")
-            directory = ONNX_DIR if peer.reads_onnx else model_dir
-            process = await PeerProcess.start(peer, python, directory)
-            stack.push_async_callback(process.close)
-            processes.append(process)
-        return await compare(ours, processes, plan)

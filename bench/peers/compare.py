@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.gate import Reference, min_cosine, passed
-from bench.results import Comparison, ContenderRow, Ratio
+from bench.peers.results import Comparison, ContenderRow, Ratio
 from bench.statistics import spread
 from bench.texts import MIXED_TEXTS, Texts
 

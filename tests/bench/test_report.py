@@ -9,8 +9,8 @@ from rich.console import Console
 
 from bench.machine import Machine, describe_machine
 from bench.report import markdown, print_report
-from bench.results import Check, Comparison, ContenderRow, Ratio, Results, Row
-from bench.statistics import Latency, Spread
+from bench.results import Check, Results, Row
+from bench.statistics import Latency
 
 RESULTS = Results(
     date="2026-11-29T12:00:00+00:00",
@@ -21,12 +21,6 @@ RESULTS = Results(
     machine=Machine("A CPU", 2, 2**34, "Linux 6", 0.25, {"python": "3.11"}, "abc123"),
     check=Check("stub in float32", 25, 0.99991),
     rows=[Row("latency", 1, 1, 16, 300, 16.0, 0.6, Latency(1.234, 12.34, 123.4, 1234), 500, 8000)],
-    comparison=Comparison(
-        256,
-        7,
-        [ContenderRow("ours", "float32", 64, {64: 190}, 1.0, Spread(190, 180, 200), [1.3], {})],
-        [Ratio("ours", "peer", Spread(1.5, 1.25, 1.75))],
-    ),
 )
 
 
@@ -55,8 +49,6 @@ def test_unchecked_run_says_so_loudly() -> None:
 def test_markdown_rows_hold_the_figures() -> None:
     report = markdown(RESULTS)
     assert "| 1 | 1 | 16 | 300 | 1.23 | 12.3 | 123 | 1,234 | 500 | 8,000 |" in report
-    assert "| ours | float32 | 64 | 190 | 180 – 200 | 1.00000 |" in report
-    assert "| ours | peer | 1.50 | 1.25 – 1.75 |" in report
 
 
 def test_no_figure_is_cut_in_a_narrow_terminal() -> None:
