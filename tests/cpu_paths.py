@@ -17,7 +17,9 @@ from engine.engine import Engine, EngineConfig
 # Why those in C++ do not run here; that they are compiled if they can be is a test of its own.
 FAULT = cpu_fault(torch.bfloat16)
 ONLY_IN_CPP = pytest.mark.skipif(FAULT is not None, reason=f"kernels in C++: {FAULT}")
-KERNELS = ("plain", "onednn", pytest.param("cpu", marks=ONLY_IN_CPP))
+_CPP = pytest.param("cpu", marks=ONLY_IN_CPP)
+KERNELS = ("plain", "onednn", _CPP)
+OUR_KERNELS = ("plain", _CPP)  # oneDNN's differ from plain ones in linear layers alone
 
 ALL_FEATURES = Features.AVX512 | Features.BFLOAT16
 SEQUENCES = random_sequences([7, 1, 40, 7, 150], 97)

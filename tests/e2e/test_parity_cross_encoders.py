@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cpu_paths import KERNELS
+from cpu_paths import KERNELS, OUR_KERNELS
 from reference import mutants, sharp, sharp_inputs, sharp_reference
 from reference.archive import Reference
 from reference.mutants import Mutant
@@ -76,14 +76,16 @@ def test_logit_does_not_depend_on_its_batch(
         assert difference(logits, reference, f"{name}/pairs") <= MAX_DIFFERENCE
 
 
+@pytest.mark.parametrize("kernels", OUR_KERNELS)
 @pytest.mark.parametrize(
     ("original", "detail"), [(name, detail) for name in MUTANTS for detail in MUTANTS[name]]
 )
 def test_wrong_detail_would_be_noticed(
-    original: str, detail: str, reference: Reference, tmp_path: Path
+    original: str, detail: str, kernels: str, reference: Reference, tmp_path: Path
 ) -> None:
     mutants.write_mutant(original, MUTANTS[original][detail], tmp_path)
-    logits = Pipeline.load(tmp_path).rows(Sequences.stored(reference, f"{original}/pairs"))
+    pipeline = Pipeline.load(tmp_path, kernels=kernels)
+    logits = pipeline.rows(Sequences.stored(reference, f"{original}/pairs"))
     assert difference(logits, reference, f"{original}/pairs") >= 10 * MAX_DIFFERENCE
 
 

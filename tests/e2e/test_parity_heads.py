@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cpu_paths import KERNELS
+from cpu_paths import KERNELS, OUR_KERNELS
 from numpy.typing import NDArray
 from reference.archive import Reference
 from reference.pipeline import Sequences, normalised
@@ -236,19 +236,22 @@ def scores(served: Served, texts: Sequence[NDArray[np.int32]]) -> Rows:
     return served.engine.step(Batch("score", np.concatenate(texts), lengths)).wait().rows
 
 
-def misses(name: str, directory: Path) -> bool:
+def misses(name: str, directory: Path, kernels: str = "plain") -> bool:
     """By ten times the tolerance."""
     reference = values.read(values.GROUP_OF[name])
-    served = Served.load(name, directory)
+    served = Served.load(name, directory, kernels)
     inputs = Inputs.stored(reference, f"{name}/sequences", served.spec)
     rows = served.rows(inputs, batches_of(len(inputs.sequences)))
     distance = np.abs(rows - reference.arrays[f"{name}/sequences/rows"]).max()
     return bool(distance >= 10 * served.checkpoint.tolerance)
 
 
+@pytest.mark.parametrize("kernels", OUR_KERNELS)
 @pytest.mark.parametrize(("original", "detail"), MUTANTS)
-def test_wrong_detail_would_be_noticed(original: str, detail: str, tmp_path: Path) -> None:
-    assert misses(original, values.write_mutant(original, detail, tmp_path / original))
+def test_wrong_detail_would_be_noticed(
+    original: str, detail: str, kernels: str, tmp_path: Path
+) -> None:
+    assert misses(original, values.write_mutant(original, detail, tmp_path / original), kernels)
 
 
 @pytest.mark.parametrize(

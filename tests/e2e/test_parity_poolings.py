@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cpu_paths import KERNELS
+from cpu_paths import KERNELS, OUR_KERNELS
 from reference import mutants, sharp, sharp_inputs, sharp_reference
 from reference.archive import Reference
 from reference.mutants import Mutant
@@ -65,14 +65,15 @@ def test_vectors_equal_sentence_transformers(
         assert difference(rows, reference, f"{name}/{key}") <= max_difference(name), key
 
 
+@pytest.mark.parametrize("kernels", OUR_KERNELS)
 @pytest.mark.parametrize(
     ("original", "detail"), [(name, detail) for name in MUTANTS for detail in MUTANTS[name]]
 )
 def test_wrong_detail_would_be_noticed(
-    original: str, detail: str, reference: Reference, tmp_path: Path
+    original: str, detail: str, kernels: str, reference: Reference, tmp_path: Path
 ) -> None:
     mutants.write_mutant(original, MUTANTS[original][detail], tmp_path)
-    assert misses(original, tmp_path, reference)
+    assert misses(original, tmp_path, reference, kernels)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "lasttoken"])
@@ -105,9 +106,10 @@ def test_missing_normalize_would_be_noticed(reference: Reference, tmp_path: Path
     assert misses("bert-cls", tmp_path, reference)
 
 
-def misses(name: str, directory: Path, reference: Reference) -> bool:
+def misses(name: str, directory: Path, reference: Reference, kernels: str = "plain") -> bool:
     """Whether what is in the directory is far from the reference. Raises where it is in between."""
-    rows = Pipeline.load(directory).rows(Sequences.stored(reference, f"{name}/texts"))
+    pipeline = Pipeline.load(directory, kernels=kernels)
+    rows = pipeline.rows(Sequences.stored(reference, f"{name}/texts"))
     distance = difference(rows, reference, f"{name}/texts") / max_difference(name)
     assert distance <= 1 or distance >= 10
     return distance >= 10

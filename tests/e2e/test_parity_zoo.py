@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cpu_paths import KERNELS
+from cpu_paths import KERNELS, OUR_KERNELS
 from reference.archive import Reference
 from reference.pipeline import Pipeline, Rows, Sequences
 from reference.zoo import values
@@ -69,12 +69,17 @@ def test_row_does_not_depend_on_its_batch(
         assert difference(rows, reference, f"{name}/sequences") <= tolerance(name)
 
 
+@pytest.mark.parametrize("kernels", OUR_KERNELS)
 @pytest.mark.parametrize(("original", "detail"), MUTANTS)
 def test_wrong_detail_would_be_noticed(
-    original: str, detail: str, references: Mapping[str, Reference], tmp_path: Path
+    original: str,
+    detail: str,
+    kernels: str,
+    references: Mapping[str, Reference],
+    tmp_path: Path,
 ) -> None:
     reference = references[values.GROUP_OF[original]]
-    pipeline = Pipeline.load(values.write_mutant(original, detail, tmp_path))
+    pipeline = Pipeline.load(values.write_mutant(original, detail, tmp_path), kernels=kernels)
     rows = pipeline.rows(Sequences.stored(reference, f"{original}/sequences"))
     moved = difference(rows, reference, f"{original}/sequences")
     assert moved >= LEAST_MUTANT * tolerance(original)
