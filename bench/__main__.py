@@ -21,6 +21,10 @@ def main() -> None:
         from bench.overhead.command import main as overhead
 
         overhead(arguments[1:])
+    elif suite == ["gateway"]:
+        from bench.gateway.command import main as gateway
+
+        gateway(arguments[1:])
     elif suite == ["quotas"]:
         from bench.quotas.command import main as quotas
 
