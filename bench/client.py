@@ -1,6 +1,7 @@
 """The HTTP client that the load comes from: texts in, float32 vectors or scores out."""
 
 import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -12,10 +13,15 @@ from numpy.typing import NDArray
 
 # No request of a suite takes longer on a server that works; without a limit a hung one hangs us.
 _TIMEOUT_S = 600.0
+_REFUSALS = (429, 503)
 
 
 class RequestFailed(Exception):
     """An answer other than 200, or none. A case with a failed request has no figures."""
+
+
+class RequestRefused(RequestFailed):
+    """The server would not: 429, or 503. Open loops count it, and go on."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Endpoint:
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    vectors: NDArray[np.float32]  # [N, D], in the order of the texts
+    vectors: NDArray[np.float32]  # [N, D], in the order of the inputs
     tokens: int  # as the server counted them
 
 
@@ -47,6 +53,7 @@ class Client:
 
     def __init__(self, endpoint: Endpoint, model: str = "") -> None:
         self.model = model
+        self.fields: Mapping[str, object] = {}  # of every embeddings request besides
         self._base = endpoint.base
         self._headers = {"content-type": "application/json"}
         if endpoint.api_key:
@@ -69,16 +76,16 @@ class Client:
     ) -> None:
         await self._session.close()
 
-    async def embed(self, texts: list[str]) -> Embeddings:
+    async def embed(self, inputs: Sequence[str | list[int]]) -> Embeddings:
         """Asks for base64, as the OpenAI SDKs do, and reads floats where a server sends them."""
         answer = await self._request(
             "POST",
             "/v1/embeddings",
-            {"model": self.model, "input": texts, "encoding_format": "base64"},
+            {"model": self.model, "input": inputs, "encoding_format": "base64", **self.fields},
         )
         data = sorted(answer["data"], key=lambda item: int(item["index"]))
-        if len(data) != len(texts):
-            raise RequestFailed(f"{len(data)} vectors for {len(texts)} texts")
+        if len(data) != len(inputs):
+            raise RequestFailed(f"{len(data)} vectors for {len(inputs)} inputs")
         vectors = np.stack([_vector(item["embedding"]) for item in data])
         return Embeddings(vectors, int(answer["usage"]["prompt_tokens"]))
 
@@ -105,7 +112,8 @@ class Client:
                 answer = await response.read()
                 if response.status != 200:
                     reason = answer[:300].decode(errors="replace")
-                    raise RequestFailed(f"{method} {path}: {response.status} {reason}")
+                    kind = RequestRefused if response.status in _REFUSALS else RequestFailed
+                    raise kind(f"{method} {path}: {response.status} {reason}")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise RequestFailed(f"{method} {self._base}{path}: {error!r}") from error
         return orjson.loads(answer)

@@ -7,8 +7,10 @@ from rich.console import Console
 
 from bench.client import RequestFailed
 from bench.gate import CheckFailed
+from bench.inputs import InputsUnreadable
 from bench.options import parse
-from bench.progress import exit_on, tell
+from bench.plots import plots
+from bench.progress import Bar, exit_on
 from bench.report import markdown, print_report
 from bench.results import keep
 from bench.run import run
@@ -16,7 +18,14 @@ from bench.run import run
 
 def main(arguments: Sequence[str]) -> None:
     options = parse(arguments)
-    with exit_on(CheckFailed, RequestFailed):
-        results = uvloop.run(run(options, tell))
+    with exit_on(CheckFailed, RequestFailed, InputsUnreadable), Bar() as bar:
+        results = uvloop.run(run(options, bar))
     print_report(results, Console())
-    keep(results, markdown(results), options.json_path)
+    drawn = plots(results)
+    path = options.json_path
+    stem = "" if path is None else path.stem
+    files = {name: f"{stem}-{name}.svg" for name in drawn}
+    keep(results, markdown(results, files), path)
+    if path is not None:
+        for name, svg in drawn.items():
+            path.with_name(files[name]).write_text(svg)

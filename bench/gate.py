@@ -9,6 +9,7 @@ import orjson
 from numpy.typing import NDArray
 
 from bench.client import Client
+from bench.inputs import Encode, as_text
 from bench.results import Check
 from bench.suites.scoring import QUERY_TOKENS
 from bench.texts import Texts
@@ -40,10 +41,11 @@ def read_reference(path: Path) -> Reference:
         return Reference(header["about"], header["texts"], archive["vectors"])
 
 
-async def check_vectors(client: Client, reference: Reference) -> Check:
+async def check_vectors(client: Client, reference: Reference, encode: Encode = as_text) -> Check:
     """The least cosine over the texts, in one request and some alone. Raises CheckFailed."""
-    together = (await client.embed(reference.texts)).vectors
-    alone = [(await client.embed([text])).vectors for text in reference.texts[:_ALONE]]
+    inputs = encode(reference.texts)
+    together = (await client.embed(inputs)).vectors
+    alone = [(await client.embed([one])).vectors for one in inputs[:_ALONE]]
     cosine = min(
         min_cosine(together, reference.vectors),
         min_cosine(np.concatenate(alone), reference.vectors[:_ALONE]),
@@ -80,17 +82,19 @@ async def check_scores(client: Client, reference: Reference) -> None:
         raise CheckFailed(f"scores differ by {difference:.4f} from cosines of {reference.about}")
 
 
-async def count_special_tokens(client: Client, sizes: Iterable[int]) -> int:
+async def count_special_tokens(
+    client: Client, sizes: Iterable[int], encode: Encode = as_text
+) -> int:
     """What the tokenizer adds to a text. Raises CheckFailed where texts would not be exact."""
+
+    async def count(text: str) -> int:
+        return (await client.embed(encode([text]))).tokens
+
     texts = Texts("probe", special_tokens=0)
-    special = await _tokens(client, texts.of(_PROBE_TOKENS[0])) - _PROBE_TOKENS[0]
+    special = await count(texts.of(_PROBE_TOKENS[0])) - _PROBE_TOKENS[0]
     exact = Texts("probe", special)
     for size in (*_PROBE_TOKENS, QUERY_TOKENS, *sizes):
-        counted = await _tokens(client, exact.of(size))
+        counted = await count(exact.of(size))
         if counted != size:
             raise CheckFailed(f"a text of {size} tokens has {counted} for the server")
     return special
-
-
-async def _tokens(client: Client, text: str) -> int:
-    return (await client.embed([text])).tokens

@@ -1,21 +1,37 @@
-"""The command line of the bench."""
+"""The command line of the suites that measure a server."""
 
 import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bench.client import Endpoint
 from bench.gate import DEFAULT_REFERENCE
 from bench.measure import Effort
-from bench.suites import SUITES
+from bench.open_loop import Bounds
+from bench.suites import SUITES, load, scoring
+from bench.suites.load import DEFAULT_RATES, LoadPlan, Rate
+from bench.texts import Size
+
+NAMES = (*SUITES, load.NAME)
+DEFAULT_SUITES = ("latency", "scoring", "throughput", "concurrency")
 
 _DESCRIPTION = (
-    "Measure an OpenAI-compatible embeddings server. Without a suite: all. "
-    "`peers --help`, `hop --help`, `scale --help`: suites that start what they measure. "
-    "`gpu --help`: the engine on a GPU, without a server."
+    f"Measure an OpenAI-compatible embeddings server. Without a suite: {', '.join(DEFAULT_SUITES)}."
+    " `peers --help`, `hop --help`, `scale --help`: suites that start what they measure. "
+    "`gpu --help`: the engine on a GPU, without a server. `check --help`: the regression gate."
 )
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    kind: Literal["text", "tokens"]
+    tokenizer: Path | None  # None: the packaged model's, where that is what is measured
+    corpus: Path | None
+    truncate: bool
+    max_tokens: int | None  # None: what the server says
 
 
 @dataclass(frozen=True)
@@ -23,25 +39,48 @@ class Options:
     suites: tuple[str, ...]
     endpoint: Endpoint
     model: str | None  # None: the only one that the server has
-    sizes: tuple[int, ...]
+    sizes: tuple[Size, ...] | None  # None: each suite's own
+    inputs: InputOptions
     reference: Path | None  # None: nothing is checked
     effort: Effort
+    load: LoadPlan
+    metrics_urls: tuple[str, ...]  # none: the admin port of the server's host, if it answers
     seed: str
     json_path: Path | None
 
 
 def parse(arguments: Sequence[str]) -> Options:
     """Exits with a message for a command line that cannot be."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    tokens = given.input == "tokens"
+    if tokens and scoring.SUITE.name in given.suites:
+        parser.error("scoring takes texts: no API of reranking has token arrays")
+    if given.corpus is None and "corpus" in (given.sizes or ()):
+        parser.error("--sizes corpus needs --corpus FILE")
+    default = tuple(s for s in DEFAULT_SUITES if not (tokens and s == scoring.SUITE.name))
+    # Fresh for each run, so that a server that caches by text has not seen these before.
+    seed = given.seed or str(time.time_ns())
+    seconds = {} if given.seconds is None else {"seconds": given.seconds}
     return Options(
-        suites=tuple(dict.fromkeys(given.suites)) or tuple(SUITES),
+        suites=tuple(dict.fromkeys(given.suites)) or default,
         endpoint=Endpoint(given.url, given.api_key),
         model=given.model,
-        sizes=given.sizes,
+        sizes=given.sizes or (("corpus",) if given.corpus else None),
+        inputs=InputOptions(
+            given.input, given.tokenizer, given.corpus, given.truncate, given.max_tokens
+        ),
         reference=None if given.no_check else given.reference,
-        effort=Effort(timed_s=given.seconds),
-        # Fresh for each run, so that a server that caches by text has not seen these before.
-        seed=given.seed or str(time.time_ns()),
+        effort=Effort() if given.seconds is None else Effort(timed_s=given.seconds),
+        load=LoadPlan(
+            rates=given.rates,
+            inputs=given.inputs,
+            bounds=Bounds(given.max_in_flight, given.drain_s),
+            seed=seed,
+            **seconds,
+        ),
+        metrics_urls=tuple(given.metrics_url),
+        seed=seed,
         json_path=given.json,
     )
 
@@ -49,36 +88,111 @@ def parse(arguments: Sequence[str]) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=_DESCRIPTION)
     add = parser.add_argument
-    add("suites", nargs="*", type=_suite, metavar="SUITE", help=", ".join(SUITES))
+    add("suites", nargs="*", type=_suite, metavar="SUITE", help=", ".join(NAMES))
     add("--url", default="http://127.0.0.1:8000", help="of the server (%(default)s)")
     add("--api-key", help="sent as a bearer token")
     add("--model", help="its id; default: the only one that the server has")
-    add("--sizes", type=_sizes, default=(16, 128, 256), help="tokens an input (16,128,256)")
-    add("--seconds", type=float, default=5.0, help="timed for each case (%(default)s)")
-    add("--seed", help="of the texts; default: a fresh one, which the results name")
+    add("--seconds", type=float, help="timed for each case (5; each rate of load: 10)")
+    add("--seed", help="of the texts and arrivals; default: a fresh one, which the results name")
+    add("--json", type=Path, metavar="OUT", help="and OUT's .md, and plots beside")
     add(
-        "--json",
-        type=Path,
-        metavar="OUT",
-        help="write the results, and the tables beside it as .md",
+        "--metrics-url",
+        action="append",
+        default=[],
+        help="of the server's metrics, or of each worker's, for the sizes of its batches; "
+        "default: port 8001 of its host, if florilege answers there",
     )
-    check = parser.add_mutually_exclusive_group()
-    check.add_argument(
+    _add_inputs(parser.add_argument_group("what is sent"))
+    _add_check(parser.add_mutually_exclusive_group())
+    _add_load(parser.add_argument_group("load", "open loop: arrivals wait for no answer"))
+    return parser
+
+
+def _add_inputs(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--sizes",
+        type=_sizes,
+        help="tokens an input, or `mixed`; by default those of each suite up to the model's limit",
+    )
+    add("--max-tokens", type=int, help="the model's limit, where /v1/models does not tell it")
+    add("--input", choices=("text", "tokens"), default="text", help="(%(default)s)")
+    add(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="the model's tokenizer.json, for --input tokens; default: the packaged model's",
+    )
+    add("--corpus", type=Path, metavar="FILE", help="your own texts, one a line, in random order")
+    add("--truncate", action="store_true", help="ask the server to cut inputs above its limit")
+
+
+def _add_check(group: argparse._MutuallyExclusiveGroup) -> None:
+    group.add_argument(
         "--reference",
         type=Path,
         default=DEFAULT_REFERENCE,
         help="vectors that the server's must come near (those of all-MiniLM-L6-v2)",
     )
-    check.add_argument("--no-check", action="store_true", help="time whatever the server answers")
-    return parser
+    group.add_argument("--no-check", action="store_true", help="time whatever the server answers")
+
+
+def _add_load(group: argparse._ArgumentGroup) -> None:
+    add, bounds = group.add_argument, Bounds()
+    percents = ",".join(f"{rate.value:.0%}" for rate in DEFAULT_RATES)
+    add(
+        "--rates",
+        type=_rates,
+        default=DEFAULT_RATES,
+        help=f"requests/s, or shares of the closed loop's peak ({percents.replace('%', '%%')})",
+    )
+    add("--inputs", type=int, default=1, help="texts a request (%(default)s)")
+    add(
+        "--max-in-flight",
+        type=int,
+        default=bounds.in_flight,
+        help="later arrivals wait, and their time counts (%(default)s)",
+    )
+    add(
+        "--drain-s",
+        type=float,
+        default=bounds.drain_s,
+        help="after the last arrival; what is not answered then is unfinished (%(default)s)",
+    )
 
 
 def _suite(name: str) -> str:
     # Not `choices`: argparse holds an empty list of positionals against them.
-    if name not in SUITES:
-        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(SUITES)}")
+    if name not in NAMES:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(NAMES)}")
     return name
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in text.split(","))
+def _sizes(text: str) -> tuple[Size, ...]:
+    return tuple(_size(size) for size in text.split(","))
+
+
+def _size(text: str) -> Size:
+    names: tuple[Literal["mixed", "corpus"], ...] = ("mixed", "corpus")
+    for name in names:
+        if text == name:
+            return name
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens, nor `mixed`")
+    return int(text)
+
+
+def _rates(text: str) -> tuple[Rate, ...]:
+    rates = []
+    for rate in text.split(","):
+        number, percent, _ = rate.partition("%")
+        try:
+            value = float(number)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(
+                f"{rate!r} is neither requests/s nor a share such as 50%"
+            )
+        rates.append(Rate(value / 100, True) if percent else Rate(value))
+    return tuple(rates)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bench.machine import Machine
-from bench.statistics import Latency
+from bench.statistics import Latency, Tail
+from bench.texts import Size
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-SCHEMA = 1
+SCHEMA = 2  # 1: tokens were numbers alone, and all loops closed
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,48 @@ class Row:
     suite: str
     clients: int
     inputs: int  # per request
-    tokens: int  # per input
+    tokens: Size  # per input
     requests: int  # timed
     tokens_per_request: float  # as the server counted them
     wall_s: float
     latency: Latency
     inputs_per_s: float
     tokens_per_s: float
+
+
+@dataclass(frozen=True)
+class LoadRow:
+    """One rate of arrivals. Each arrival was answered, refused, failed, or never finished."""
+
+    inputs: int  # per request
+    tokens: Size  # per input
+    rate: float  # requests a second that were to arrive
+    share: float | None  # of the peak of a closed loop; None where that was not measured
+    seconds: float  # that count
+    arrivals: int
+    answered: int
+    refused: int  # 429 and 503
+    failed: int
+    unfinished: int  # given up after `drain_s`
+    drain_s: float
+    requests_per_s: float  # answered within the seconds
+    inputs_per_s: float
+    tokens_per_s: float
+    latency: Tail  # of those answered and those unfinished, from when each was due
+    most_in_flight: int
+    late_p99_ms: float  # what the client itself was late to send
+    reasons: dict[str, int]  # of refusals and failures
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What the server's own metrics say of the batches of one suite, its warm-up included."""
+
+    suite: str
+    count: int
+    tokens: float  # of all of them, padding included
+    by_tokens: dict[int, int]  # batches of at most so many tokens, and more than of the next fewer
+    by_sequences: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -53,6 +89,9 @@ class Results:
     machine: Machine  # of the load; the server's too where it is the same
     check: Check | None
     rows: list[Row] = field(default_factory=list)
+    loads: list[LoadRow] = field(default_factory=list)
+    batches: list[Batches] = field(default_factory=list)
+    inputs: str = ""  # what was sent, where it is not texts of the bench's own
     schema: int = SCHEMA
 
 

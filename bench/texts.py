@@ -6,6 +6,10 @@ Needs the standard library alone: `reference/make.py` runs it in the peers' envi
 import math
 import random
 from statistics import NormalDist
+from typing import Literal
+
+# Tokens an input; or their lengths are those of the mixed corpus, or of lines of a file.
+Size = int | Literal["mixed", "corpus"]
 
 MIXED_TEXTS = 256
 MIXED_MIN_TOKENS, MIXED_MEAN_TOKENS, MIXED_MAX_TOKENS = 7, 81, 256

@@ -11,6 +11,7 @@ from bench.client import Client, Endpoint
 from bench.fleet.cpu import CpuMeter
 from bench.fleet.processes import GATEWAY, SERVER, WORKER, Started, florilege, redis_server
 from bench.fleet.results import ScaleHop, ScaleResults, ScaleRow
+from bench.inputs import Inputs
 from bench.load import Load, Request, closed_loop
 from bench.machine import describe_machine
 from bench.statistics import latency
@@ -65,7 +66,7 @@ class _Fleet:
     gateway: Started = field(init=False)
     client: Client = field(init=False)
     one_process: Client = field(init=False)
-    texts: Texts = field(default_factory=lambda: Texts("scale"))
+    texts: Inputs = field(default_factory=lambda: Inputs(Texts("scale")))
 
     async def grow(self, count: int) -> None:
         while len(self.workers) < count:
@@ -139,7 +140,7 @@ def _row(
     return ScaleRow(
         workers=workers,
         inputs=case.inputs,
-        tokens=case.tokens,
+        tokens=int(case.tokens),
         clients=case.clients,
         requests=requests,
         latency=latency(load.latencies_s),

@@ -13,7 +13,8 @@ from stub_embedder import StubEmbedder
 from bench.client import RequestFailed
 from bench.gate import CheckFailed
 from bench.measure import Effort
-from bench.options import parse
+from bench.options import DEFAULT_SUITES, parse
+from bench.progress import Bar
 from bench.report import markdown
 from bench.results import Results, write
 from bench.run import run
@@ -26,7 +27,7 @@ RESULTS = TypeAdapter(Results)
 async def small_run(*arguments: str) -> Results:
     """Enough requests to pass through every step."""
     options = parse([*arguments, "--sizes", "16,24"])
-    return await run(replace(options, effort=Effort(0.0, 0.0, 3)), lambda _: None)
+    return await run(replace(options, effort=Effort(0.0, 0.0, 3)), Bar())
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -45,7 +46,7 @@ async def test_suite_measures_each_of_its_cases(stub: StubEmbedder, name: str) -
 
 async def test_all_suites_run_when_none_is_named(stub: StubEmbedder) -> None:
     results = await small_run("--url", stub.url)
-    assert {row.suite for row in results.rows} == set(SUITES)
+    assert {row.suite for row in results.rows} == set(DEFAULT_SUITES)
     assert results.check is not None
     assert results.model == "stub"
 
