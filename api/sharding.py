@@ -63,6 +63,11 @@ def _join(parts: Sequence[tuple[NDArray[Any] | None, NDArray[Any]]]) -> NDArray[
 def split(tokenized: Tokenized, size: ShardSize) -> Iterator[Shard]:
     """Shards in input order, each within `size` or of one longer sequence."""
     encoded, skips = tokenized.encoded, tokenized.prompt_tokens
+    lengths = encoded.lengths
+    if encoded.input_ids.size <= size.tokens and 0 < lengths.size <= size.sequences:
+        spans = None if skips is None else _spans(skips, lengths)
+        yield Shard(0, encoded.input_ids, lengths, encoded.type_ids, spans)
+        return
     ends = np.cumsum(encoded.lengths, dtype=np.int64)
     first, start, count = 0, 0, len(encoded.lengths)
     while first < count:

@@ -115,11 +115,11 @@ class MemoryTransport:
         queue = self._queues[model]
         if not any(queue.waiting.values()) and wait_s > 0:
             queue.arrived.clear()
+            timer = asyncio.get_running_loop().call_later(wait_s, queue.arrived.set)
             try:
-                async with asyncio.timeout(wait_s):
-                    await queue.arrived.wait()
-            except TimeoutError:
-                return []
+                await queue.arrived.wait()
+            finally:
+                timer.cancel()
         now_s = asyncio.get_running_loop().time()
         taken: list[Delivery] = []
         tokens = 0

@@ -28,6 +28,7 @@ ErrorCode = Literal[
     "engine_failed",
     "invalid",
 ]
+_KINDS, _LANES, _CODES = get_args(Kind), get_args(Lane), get_args(ErrorCode)
 Arrays = Mapping[str, NDArray[Any]]
 Message = TypeVar("Message")
 
@@ -92,14 +93,16 @@ class Job:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        header, arrays = _decode_frame("job", data)
-        for name, allowed in (("kind", get_args(Kind)), ("lane", get_args(Lane))):
+        header, offset = _header(data)
+        arrays = _read_arrays("job", data, header, offset)
+        for name, allowed in (("kind", _KINDS), ("lane", _LANES)):
             if header.get(name) not in allowed:
                 raise WireError(f"unknown {name}")
         job = _build(cls, header, arrays)
-        if job.lengths.min(initial=0 if not job.sequences else 1) < 1:
+        lengths = job.lengths.tolist()  # numpy takes longer to add up so few
+        if not lengths or min(lengths) < 1:
             raise WireError("a job holds no sequence, or an empty one")
-        if int(job.lengths.sum(dtype=np.int64)) != job.tokens:
+        if sum(lengths) != job.tokens:
             raise WireError("lengths do not sum to the tokens of the job")
         if job.type_ids is not None and job.type_ids.size != job.tokens:
             raise WireError("type_ids and input_ids differ in length")
@@ -134,10 +137,13 @@ class JobResult:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        header, arrays = _decode_frame("result", data)
-        codes = get_args(ErrorCode)
+        return cls._read(data, *_header(data))
+
+    @classmethod
+    def _read(cls, data: bytes, header: dict[str, Any], offset: int) -> Self:
+        arrays = _read_arrays("result", data, header, offset)
         try:
-            header["failed"] = tuple((int(i), codes[codes.index(c)]) for i, c in header["failed"])
+            header["failed"] = tuple((int(i), _CODES[_CODES.index(c)]) for i, c in header["failed"])
         except (KeyError, TypeError, ValueError):
             raise WireError("failed names an unknown code") from None
         result = _build(cls, header, arrays)
@@ -162,24 +168,25 @@ def encode_outcome(job_id: str, outcome: Outcome) -> bytes:
 
 def decode_outcome(data: bytes) -> tuple[str, Outcome]:
     """The job's id and its result or error."""
-    if _peek_type(data) != "error":
-        result = JobResult.decode(data)
+    header, offset = _header(data)
+    if header.get("type") != "error":
+        result = JobResult._read(data, header, offset)
         return result.job_id, result
-    header, _ = _decode_frame("error", data)
-    if header.get("code") not in get_args(ErrorCode) or not isinstance(header.get("job_id"), str):
+    _read_arrays("error", data, header, offset)
+    if header.get("code") not in _CODES or not isinstance(header.get("job_id"), str):
         raise WireError("an error without a known code or a job id")
     return header["job_id"], JobError(header["code"], retry_after_s=header.get("retry_after_s"))
 
 
 # Wide items come first in a frame, so that each array is aligned behind the padded header.
-_ARRAYS = {  # dtype and dimensions
-    "input_ids": ("<i4", 1),
-    "lengths": ("<i4", 1),
-    "spans": ("<i4", 2),
-    "row_offsets": ("<i4", 1),
-    "rows": ("<f4", 2),
-    "indices": ("<i4", 1),
-    "type_ids": ("|u1", 1),
+_ARRAYS: Mapping[str, tuple[np.dtype[Any], int]] = {  # dtype and dimensions
+    "input_ids": (np.dtype("<i4"), 1),
+    "lengths": (np.dtype("<i4"), 1),
+    "spans": (np.dtype("<i4"), 2),
+    "row_offsets": (np.dtype("<i4"), 1),
+    "rows": (np.dtype("<f4"), 2),
+    "indices": (np.dtype("<i4"), 1),
+    "type_ids": (np.dtype("|u1"), 1),
 }
 
 
@@ -199,10 +206,6 @@ def _encode_frame(kind: str, header: dict[str, Any], arrays: Arrays) -> bytes:
     return b"".join([struct.pack("<I", len(head)), head, *body])
 
 
-def _peek_type(data: bytes) -> object:
-    return _header(data)[0].get("type")
-
-
 def _header(data: bytes) -> tuple[dict[str, Any], int]:
     if len(data) < 4:
         raise WireError("too short for a header")
@@ -216,8 +219,10 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
     return header, end
 
 
-def _decode_frame(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    header, offset = _header(data)
+def _read_arrays(
+    kind: str, data: bytes, header: dict[str, Any], offset: int
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a frame of that kind; their names, and the frame's, are taken from `header`."""
     version, found = header.pop("version", None), header.pop("type", None)
     if found == kind and type(version) is int and version != WIRE_VERSION:
         raise OtherVersionError(f"a {kind} of version {version}, not {WIRE_VERSION}")
@@ -231,12 +236,12 @@ def _decode_frame(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, NDA
         if name not in _ARRAYS or not _is_shape(shape, _ARRAYS[name][1]):
             raise WireError("an array of unknown name or shape")
         count = math.prod(shape)
-        dtype = np.dtype(_ARRAYS[name][0])
+        dtype = _ARRAYS[name][0]
         if offset + count * dtype.itemsize > len(data):
             raise WireError("the frame ends inside an array")
         arrays[name] = np.frombuffer(data, dtype, count, offset).reshape(shape)
         offset += count * dtype.itemsize
-    return header, arrays
+    return arrays
 
 
 def _is_shape(shape: object, dimensions: int) -> bool:

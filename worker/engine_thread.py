@@ -62,10 +62,9 @@ class EngineThread:
         answer: asyncio.Future[StepOutput] = self._loop.create_future()
         if not self._running:
             self._progress_s = self._loop.time()
-        self._running.add(answer)
-        answer.add_done_callback(self._note_progress)
+        self._running.add(answer)  # until the step has ended, though nobody may wait for it then
         self._work.put(lambda: self._run_step(step, batch, answer, after))
-        return await asyncio.shield(answer)
+        return await answer
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """The result of loading a model, or of whatever else computes: on this thread, unwatched.
@@ -98,6 +97,7 @@ class EngineThread:
         self.died.set_result(reason)
         for answer in (*self._running, *self._calls):
             _fail(answer, EngineDied(reason))
+        self._running.clear()
 
     def stop(self) -> None:
         """End the thread after the steps it has."""
@@ -154,7 +154,7 @@ class EngineThread:
         except DeviceLost as error:
             self._lose(error)
         except Exception as error:
-            self._post(_fail, answer, error)
+            self._post(self._end_step, _fail, answer, error)
 
     def _run_call(self, work: Callable[[], Result], answer: asyncio.Future[Result]) -> None:
         try:
@@ -170,9 +170,9 @@ class EngineThread:
         except DeviceLost as error:
             self._lose(error)
         except Exception as error:
-            self._post(_fail, answer, error)
+            self._post(self._end_step, _fail, answer, error)
         else:
-            self._post(_succeed, answer, output)
+            self._post(self._end_step, _succeed, answer, output)
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:
         try:
@@ -180,9 +180,15 @@ class EngineThread:
         except RuntimeError:  # the loop is closed: nobody is left to tell
             return
 
-    def _note_progress(self, answer: asyncio.Future[StepOutput]) -> None:
+    def _end_step(
+        self,
+        end: Callable[[asyncio.Future[StepOutput], Any], None],
+        answer: asyncio.Future[StepOutput],
+        outcome: object,
+    ) -> None:
         self._running.discard(answer)
         self._progress_s = self._loop.time()
+        end(answer, outcome)
 
     def _watch(self) -> None:
         if self.died.done():

@@ -12,6 +12,9 @@ from worker.isolation import BatchOutput
 
 def pack(jobs: Sequence[Job]) -> Batch:
     """The sequences of all jobs, one after another; `jobs` are of one kind and not empty."""
+    if len(jobs) == 1:
+        (job,) = jobs
+        return Batch(job.kind, job.input_ids, job.lengths, job.type_ids, job.spans)
     type_ids = None
     if any(job.type_ids is not None for job in jobs):
         type_ids = np.concatenate(
@@ -28,6 +31,8 @@ def pack(jobs: Sequence[Job]) -> Batch:
 
 def unpack(jobs: Sequence[Job], output: BatchOutput) -> list[JobResult]:
     """The rows of each job; a sequence that failed has none."""
+    if not output.failed:
+        return _unpack_whole(jobs, output)
     results, start = [], 0
     for job in jobs:
         stop = start + job.sequences
@@ -47,6 +52,24 @@ def unpack(jobs: Sequence[Job], output: BatchOutput) -> list[JobResult]:
             )
         )
         start = stop
+    return results
+
+
+def _unpack_whole(jobs: Sequence[Job], output: BatchOutput) -> list[JobResult]:
+    """As nearly every batch ends. Rows stay where they are."""
+    results, start = [], 0
+    for job in jobs:
+        offsets = output.row_offsets[start : start + job.sequences + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        results.append(
+            JobResult(
+                job_id=job.job_id,
+                row_offsets=offsets - offsets[0],
+                rows=output.rows[first:last],
+                indices=None if output.indices is None else output.indices[first:last],
+            )
+        )
+        start += job.sequences
     return results
 
 

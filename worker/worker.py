@@ -200,7 +200,7 @@ class Worker:
     ) -> None:
         ended_s = asyncio.get_running_loop().time()
         self._record(batch, output)
-        answering = []
+        answers = []
         results = unpack([d.job for d in deliveries], output)
         if self._config.tracing is not UNTRACED and is_traced(deliveries):
             jobs = traced_jobs(deliveries, results)
@@ -215,8 +215,11 @@ class Worker:
                 worker=self._config.name,
                 dtype=self._model.spec.dtype,
             )
-            answering.append(self._consumer.complete(delivery, answer))
-        await asyncio.gather(*answering)
+            answers.append((delivery, answer))
+        if len(answers) == 1:
+            await self._consumer.complete(*answers[0])
+        else:
+            await asyncio.gather(*(self._consumer.complete(*answer) for answer in answers))
 
     def _record(self, batch: Batch, output: BatchOutput) -> None:
         name = self._model.spec.id
