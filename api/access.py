@@ -55,15 +55,18 @@ class ScopedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        scope = SCOPES.get(self.path)
-        if scope is None:  # any key; of a path without a row `check_routes` makes no app
-            return handle
 
         async def guarded(request: Request) -> Response:
-            require_scope(context_of(request).principal, scope)
+            self.ask(request)
             return await handle(request)
 
         return guarded
+
+    def ask(self, request: Request) -> None:
+        """For the scope. Raises ApiError 403."""
+        scope = SCOPES.get(self.path)
+        if scope is not None:  # else any key; of a path without a row `check_routes` makes no app
+            require_scope(context_of(request).principal, scope)
 
 
 def check_routes(routes: Sequence[BaseRoute]) -> None:

@@ -4,6 +4,7 @@ from fastapi import FastAPI
 
 from api.access import check_routes
 from api.callers import Callers
+from api.direct_routes import DirectRoutes
 from api.error_answers import answer_errors
 from api.middleware import RequestMiddleware
 from api.routes import embeddings, health, models, rerank
@@ -33,6 +34,7 @@ def create_app(
         app.include_router(route.router)
     check_routes(app.routes)
     answer_errors(app)
+    app.add_middleware(DirectRoutes, routes=[*embeddings.router.routes, *rerank.router.routes])
     callers = Callers(authenticator, service.usage.seen, service.quotas.look)
     app.add_middleware(RequestMiddleware, callers=callers, metrics=service.metrics, tracing=tracing)
     return app

@@ -10,22 +10,30 @@ Result = TypeVar("Result")
 
 
 async def run_while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`; its cancellation when the client goes first.
+    """The result of `work`, in the task that awaits it; cancelled when the client goes first.
 
     The body must have been read. Raises ClientDisconnect.
     """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  a coroutine that runs is in one
+    gone = False
+
+    def leave(_: asyncio.Future[None]) -> None:
+        nonlocal gone
+        gone = True
+        task.cancel()
+
+    watching = asyncio.ensure_future(_disconnected(request))
+    watching.add_done_callback(leave)
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientDisconnect
+        return await work
+    except asyncio.CancelledError:
+        if gone and task.uncancel() == 0:  # else somebody else cancelled the request too
+            raise ClientDisconnect from None
+        raise
     finally:
-        gone.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        watching.remove_done_callback(leave)
+        watching.cancel()
 
 
 async def _disconnected(request: Request) -> None:

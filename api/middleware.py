@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -23,6 +23,7 @@ from observability.tracing import UNTRACED, Tracing
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
+RawHeaders = list[tuple[bytes, bytes]]  # names in lower case
 
 
 class RequestMiddleware:
@@ -93,18 +94,21 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
-            headers = MutableHeaders(raw=message["headers"])
-            headers["x-request-id"] = self.context.request_id
-            headers["openai-version"] = "2020-10-01"
-            headers["openai-processing-ms"] = str(round(self.context.elapsed_s() * 1000))
-            if self.context.stages:
-                headers["server-timing"] = ", ".join(
-                    f"{stage};dur={seconds * 1000:.3f}"
-                    for stage, seconds in self.context.stages.items()
-                )
-            for name, value in (self.context.headers | await self._rates()).items():
-                headers[name] = value
+            message["headers"] = _with(message["headers"], self._headers() | await self._rates())
         await self._send(message)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {
+            "x-request-id": self.context.request_id,
+            "openai-version": "2020-10-01",
+            "openai-processing-ms": str(round(self.context.elapsed_s() * 1000)),
+        }
+        if self.context.stages:
+            headers["server-timing"] = ", ".join(
+                f"{stage};dur={seconds * 1000:.3f}"
+                for stage, seconds in self.context.stages.items()
+            )
+        return headers | self.context.headers
 
     async def _rates(self) -> dict[str, str]:
         """The request's own, else by a look; where it was refused its headers have them."""
@@ -112,6 +116,12 @@ class _Answer:
         if allowance is UNLIMITED and not any(map(is_rate_header, context.headers)):
             allowance = await self._look(context.principal)
         return rate_headers(allowance.requests, allowance.tokens)
+
+
+def _with(headers: RawHeaders, own: dict[str, str]) -> RawHeaders:
+    """`own` in the place of headers of the same name."""
+    encoded = {name.lower().encode(): value.encode("latin-1") for name, value in own.items()}
+    return [header for header in headers if header[0] not in encoded] + list(encoded.items())
 
 
 def error_response(error: ApiError) -> Response:

@@ -30,6 +30,8 @@ class Quotas:
         leaves nothing counted. Asks the store nothing where the caller has no limits.
         """
         holders = principal.holders
+        if not holders:
+            return UNLIMITED
         demand = Demand(
             buckets=_buckets(holders, "requests", 1) + _buckets(holders, "tokens", 0),
             slots=tuple(
@@ -49,6 +51,8 @@ class Quotas:
         Asks the store nothing where the caller has none.
         """
         holders = principal.holders
+        if not holders:
+            return UNLIMITED
         allowance = Allowance(self._store, holders)
         buckets = _buckets(holders, "requests", 0) + _buckets(holders, "tokens", 0)
         await allowance.take(Demand(buckets=buckets))
@@ -72,6 +76,8 @@ class Allowance:
 
         Raises `LimitExceeded`; the request itself stays counted until it is settled.
         """
+        if not self._holders:
+            return
         await self.take(
             Demand(
                 buckets=_buckets(self._holders, "tokens", tokens),
