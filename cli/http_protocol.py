@@ -169,9 +169,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        cycle.transport = _WholeAnswer(cycle)  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
+        if self._running is not None:
+            self._running.transport.flush()  # type: ignore[attr-defined]
         super().on_response_complete()  # starts the next request, if one waits
         if self.transport.is_closing():
             return
@@ -247,6 +250,41 @@ class HttpProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             limit_s, self.timeout_keep_alive_handler
         )
+
+
+class _WholeAnswer:
+    """A transport on which an answer's head waits for its body.
+
+    They go in one write: two are two system calls, and wake the client twice. No answer of ours
+    begins before its body is known.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._transport = cycle.transport
+        self._head: bytes | None = None  # b"" once it is written
+
+    def write(self, data: bytes) -> None:
+        if self._head is None and self._cycle.response_started:  # else: 100 Continue
+            self._head = data
+        elif self._head:
+            self._transport.writelines([self._head, data])
+            self._head = b""
+        else:
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Of an answer without a body the head is all."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 def _parser(protocol: HttpProtocol) -> httptools.HttpRequestParser:
