@@ -1,6 +1,7 @@
 """What is known of one request while it is answered."""
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -17,6 +18,7 @@ class RequestContext:
     """Filled along the way; the middleware writes headers, metrics and the access line from it."""
 
     request_id: str
+    asked: Mapping[str, str] = field(default_factory=dict)  # its headers, see `headers_of`
     started_s: float = field(default_factory=time.perf_counter)
     principal: Principal = ANONYMOUS
     trace: RequestTrace = UNTRACED
@@ -40,6 +42,14 @@ class RequestContext:
     def left_s(self) -> float:
         """Time to the deadline."""
         return self.deadline_s - time.perf_counter()
+
+
+def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """A request's headers by name, in lower case; of a repeated one the first."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return headers
 
 
 def context_of(request: Request) -> RequestContext:

@@ -8,11 +8,15 @@ from starlette.requests import ClientDisconnect, Request
 
 Result = TypeVar("Result")
 
+# Most requests are answered sooner, and to watch takes a task.
+_UNWATCHED_S = 0.01
+
 
 async def run_while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of `work`, in the task that awaits it; cancelled when the client goes first.
 
-    The body must have been read. Raises ClientDisconnect.
+    In the first milliseconds nobody watches for that. The body must have been read. Raises
+    ClientDisconnect.
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  a coroutine that runs is in one
@@ -23,8 +27,14 @@ async def run_while_connected(request: Request, work: Coroutine[Any, Any, Result
         gone = True
         task.cancel()
 
-    watching = asyncio.ensure_future(_disconnected(request))
-    watching.add_done_callback(leave)
+    watching: asyncio.Future[None] | None = None
+
+    def watch() -> None:
+        nonlocal watching
+        watching = asyncio.ensure_future(_disconnected(request))
+        watching.add_done_callback(leave)
+
+    timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, watch)
     try:
         return await work
     except asyncio.CancelledError:
@@ -32,8 +42,10 @@ async def run_while_connected(request: Request, work: Coroutine[Any, Any, Result
             raise ClientDisconnect from None
         raise
     finally:
-        watching.remove_done_callback(leave)
-        watching.cancel()
+        timer.cancel()
+        if watching is not None:
+            watching.remove_done_callback(leave)
+            watching.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from api.access import OPEN_PATHS, authenticate
 from api.access_log import AccessLog
 from api.callers import Callers
-from api.context import RequestContext
+from api.context import RequestContext, headers_of
 from api.errors import INTERNAL_MESSAGE, ApiError
 from api.rate_headers import is_rate_header, rate_headers
 from auth.limits.quota import UNLIMITED, Allowance
@@ -41,12 +40,11 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = RequestContext(new_id("req_"))
+        context = RequestContext(new_id("req_"), headers_of(scope["headers"]))
         scope.setdefault("state", {})["context"] = context
         scope["path"] = scope["path"].rstrip("/") or "/"
         if self._tracing is not UNTRACED and scope["path"] not in OPEN_PATHS:
-            traceparent = Headers(scope=scope).get("traceparent")
-            context.trace = self._tracing.begin_request(traceparent)
+            context.trace = self._tracing.begin_request(context.asked.get("traceparent"))
         answer = _Answer(send, context, self._callers.look)
         try:
             await self._handle(scope, receive, answer)
@@ -54,10 +52,10 @@ class RequestMiddleware:
             self._log.record(scope, context, answer.status)
 
     async def _handle(self, scope: Message, receive: Receive, answer: "_Answer") -> None:
-        headers = Headers(scope=scope)
         context = answer.context
+        authenticator = self._callers.authenticator
         try:
-            context.principal = authenticate(self._callers.authenticator, scope["path"], headers)
+            context.principal = authenticate(authenticator, scope["path"], context.asked)
         except ApiError as error:
             context.error_type = error.row.type
             response = error_response(error)

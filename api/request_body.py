@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
+from api.context import context_of
 from api.errors import ApiError
 
 JsonObject = dict[str, Any]
@@ -29,12 +30,13 @@ async def read_object(request: Request, limits: BodyLimits) -> JsonObject:
             many items or anything but an object.
         ClientDisconnect: the client left while sending.
     """
-    encoding = request.headers.get("content-encoding", "identity").lower()
+    headers = context_of(request).asked
+    encoding = headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise ApiError("content_encoding", "Request bodies are taken uncompressed only.")
     try:
         async with asyncio.timeout(limits.timeout_s):
-            body = await _read(request, limits.max_bytes)
+            body = await _read(request, headers.get("content-length", ""), limits.max_bytes)
     except TimeoutError:
         message = f"The request body was not received within {limits.timeout_s:.1f} seconds."
         raise ApiError("body_timeout", message) from None
@@ -43,7 +45,7 @@ async def read_object(request: Request, limits: BodyLimits) -> JsonObject:
     if len(body) > limits.max_items and sum(map(body.count, _ITEM_MARKS)) > limits.max_items:
         message = f"The request body holds more than {limits.max_items} items."
         raise ApiError("too_many_tokens", message)
-    return parse_object(body, request.headers.get("content-type"))
+    return parse_object(body, headers.get("content-type"))
 
 
 def parse_object(body: bytes, content_type: str | None) -> JsonObject:
@@ -69,8 +71,8 @@ def _unparsable(content_type: str | None) -> ApiError:
     )
 
 
-async def _read(request: Request, max_bytes: int) -> bytes:
-    announced = request.headers.get("content-length", "")
+async def _read(request: Request, announced: str, max_bytes: int) -> bytes:
+    """`announced`: its Content-Length, '' where it has none."""
     if announced.isdigit() and int(announced) > max_bytes:
         raise _too_large(max_bytes, announced)
     chunks, size = [], 0

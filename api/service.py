@@ -48,9 +48,9 @@ class Service:
         """
         context = context_of(request)
         config = self.gateway.config
-        context.input_type = request.headers.get("x-input-type")
-        context.lane = asked_lane(request.headers, context.principal.lane)
-        limit_s = timeout_s(request.headers, config.timeout_s, config.max_timeout_s)
+        context.input_type = context.asked.get("x-input-type")
+        context.lane = asked_lane(context.asked, context.principal.lane)
+        limit_s = timeout_s(context.asked, config.timeout_s, config.max_timeout_s)
         context.deadline_s = context.started_s + limit_s
         counts = False  # towards the caller's limits
         try:
