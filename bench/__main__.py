@@ -17,6 +17,10 @@ def main() -> None:
         from bench.fleet.command import main as fleet
 
         fleet(arguments)
+    elif suite == ["peers"]:
+        from bench.peers.command import main as peers
+
+        peers(arguments[1:])
     elif suite == ["overhead"]:
         from bench.overhead.command import main as overhead
 
@@ -25,6 +29,10 @@ def main() -> None:
         from bench.gateway.command import main as gateway
 
         gateway(arguments[1:])
+    elif suite == ["check"]:
+        from bench.check.command import main as check
+
+        check(arguments[1:])
     elif suite == ["quotas"]:
         from bench.quotas.command import main as quotas
 

@@ -4,118 +4,192 @@ Never do two run at once, and a drift of the machine meets all of them alike.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bench.gate import Reference, min_cosine, passed
-from bench.peers.results import Comparison, ContenderRow, Ratio
-from bench.statistics import spread
-from bench.texts import MIXED_TEXTS, Texts
+from bench.client import RequestFailed
+from bench.fleet.processes import StartFailed
+from bench.gate import MIN_COSINE, Reference, min_cosine, passed
+from bench.peers.contender import Contender, Size
+from bench.peers.loads import FRESH, FRESH_AGAIN, Load, fresh_texts
+from bench.peers.models import Model, PeersMissing
+from bench.peers.process import PeerFailed
+from bench.peers.results import ContenderRow, LoadRow
+from bench.peers.roster import Entrant
+from bench.texts import Texts
 
 Tell = Callable[[str], None]  # what is being done, for whoever waits
 
-_SWEEPS = 2  # of which the faster counts, per size
+# What ends a peer's part in a run, and the run itself where it is ours.
+FAILURES = (PeerFailed, PeersMissing, RequestFailed, StartFailed, OSError)
 
-
-class Contender(Protocol):
-    """An engine that turns texts into vectors. `sizes`: texts at a time, to choose the best of."""
-
-    name: str
-    dtype: str
-    sizes: tuple[int, ...]
-    versions: dict[str, str]
-
-    async def embed_s(self, texts: list[str], size: int) -> float: ...
-
-    async def vectors(self, texts: list[str], size: int) -> NDArray[np.float32]: ...
+_SLOW_S = 1.5  # a sweep that takes longer for a size is not repeated
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`reference`: None leaves the vectors unchecked."""
+    """`texts`: an endless stream. `seed`: of the order in each round."""
 
+    model: Model
     texts: Texts
     seed: str
     rounds: int
-    reference: Reference | None
+    reference: Reference
     tell: Tell
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A contender that passed, with its speed in texts/s by size."""
+@dataclass(eq=False)
+class Player:
+    """One who takes part: its entrant, and what answers for it."""
 
+    entrant: Entrant
     contender: Contender
-    cosine: float | None
-    swept: dict[int, float]
+    swept: dict[Size, float] = field(default_factory=dict)  # of a load: seconds a text
+    rounds_s: list[float] = field(default_factory=list)
+
+    async def turn(self, ask: Callable[[Contender], Awaitable[None]]) -> None:
+        """Nobody else runs meanwhile."""
+        await self.contender.resume()
+        try:
+            await ask(self.contender)
+        finally:
+            await self.contender.pause()
+
+    def row(self, load: str) -> LoadRow:
+        about = self.contender.about
+        best = self.best
+        return LoadRow(
+            load=load,
+            name=about.name,
+            dtype=about.dtype,
+            size="" if best is None else str(best),
+            swept={str(size): 1 / seconds for size, seconds in self.swept.items()},
+            rounds_s=self.rounds_s,
+        )
 
     @property
-    def best(self) -> int:
-        return max(self.swept, key=lambda size: self.swept[size])
+    def best(self) -> Size | None:
+        return min(self.swept, key=lambda size: self.swept[size], default=None)
 
 
-async def compare(ours: Sequence[Contender], peers: Sequence[Contender], plan: Plan) -> Comparison:
-    """Raises CheckFailed, before anything is timed, if a contender's vectors are wrong."""
-    contenders = [*ours, *peers]
-    cosines = [await _check(contender, plan.reference) for contender in contenders]
-    entries = []
-    for contender, cosine in zip(contenders, cosines, strict=True):
-        plan.tell(f"peers: best size of {contender.name} ({contender.dtype})")
-        entries.append(_Entry(contender, cosine, await _sweep(contender, plan.texts)))
-    rounds_s = await _rounds(entries, plan)
-    rows = [_row(entry, times) for entry, times in zip(entries, rounds_s, strict=True)]
-    ratios = [_ratio(our, peer) for our in rows[: len(ours)] for peer in rows[len(ours) :]]
-    return Comparison(MIXED_TEXTS, plan.rounds, rows, ratios)
+@dataclass(eq=False)
+class Field:
+    """Who takes part. A peer that fails leaves it, with the reason in `missing`."""
+
+    tell: Tell
+    players: dict[str, Player] = field(default_factory=dict)
+    rows: list[ContenderRow] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    async def survives(self, entrant: Entrant, step: Awaitable[None]) -> bool:
+        """Whether a peer got through its step. Raises what ended it where it is ours."""
+        try:
+            await step
+        except FAILURES as error:
+            if entrant.ours:
+                raise
+            key = entrant.about.key
+            self.missing[key] = str(error).strip() or repr(error)
+            self.players.pop(key, None)
+            self.tell(f"peers: without {key}: {self.missing[key]}")
+            return False
+        return True
+
+    async def turns(self, ask: Callable[[Player], Awaitable[None]], order: random.Random) -> None:
+        """One of each, in random order."""
+        for player in order.sample(list(self.players.values()), len(self.players)):
+            await self.survives(player.entrant, ask(player))
 
 
-async def _check(contender: Contender, reference: Reference | None) -> float | None:
-    if reference is None:
-        return None
-    vectors = await contender.vectors(reference.texts, contender.sizes[0])
-    return passed(reference, min_cosine(vectors, reference.vectors), contender.name).min_cosine
+@asynccontextmanager
+async def started(entrants: Sequence[Entrant], plan: Plan) -> AsyncIterator[Field]:
+    """All of them, checked, each asleep. Raises CheckFailed where our vectors are wrong."""
+    taking = Field(plan.tell)
+    async with AsyncExitStack() as stack:
+
+        async def start(entrant: Entrant) -> None:
+            contender = await stack.enter_async_context(entrant.open(plan.model))
+            taking.rows.append(await _check(entrant, contender, plan.reference))
+            taking.players[entrant.about.key] = Player(entrant, contender)
+            await contender.pause()
+
+        for entrant in entrants:
+            plan.tell(f"peers: starting {entrant.about.key}")
+            await taking.survives(entrant, start(entrant))
+        yield taking
 
 
-async def _sweep(contender: Contender, texts: Texts) -> dict[int, float]:
-    """Texts/s by size."""
-    await contender.embed_s(texts.mixed(), contender.sizes[-1])  # warms up
-    seconds: dict[int, list[float]] = {size: [] for size in contender.sizes}
-    for _ in range(_SWEEPS):
-        corpus = texts.mixed()
-        for size in contender.sizes:
-            seconds[size].append(await contender.embed_s(corpus, size))
-    return {size: MIXED_TEXTS / min(times) for size, times in seconds.items()}
+async def _check(entrant: Entrant, contender: Contender, reference: Reference) -> ContenderRow:
+    cosine = min_cosine(await contender.vectors(reference.texts), reference.vectors)
+    if entrant.ours:
+        passed(reference, cosine, entrant.about.key)
+    about, same = contender.about, cosine >= MIN_COSINE
+    return ContenderRow(about.name, about.dtype, about.note, about.versions, cosine, same)
 
 
-async def _rounds(entries: Sequence[_Entry], plan: Plan) -> list[list[float]]:
-    """Seconds for the corpus: one list an entry, one value a round."""
-    order = random.Random(plan.seed)
-    seconds: list[list[float]] = [[] for _ in entries]
+async def measure_load(load: Load, taking: Field, plan: Plan) -> list[LoadRow]:
+    """The best size of each, then the rounds. Raises what ends ours."""
+    order = random.Random(f"{plan.seed} {load.name}")
+    for player in taking.players.values():
+        player.swept, player.rounds_s = {}, []
+    if not load.alone:
+        texts = [load.texts(plan.texts) for _ in range(2)]
+        plan.tell(f"peers: {load.name}, the best size of each")
+        await taking.turns(lambda player: _sweep(load, player, texts), order)
     for number in range(1, plan.rounds + 1):
-        plan.tell(f"peers: round {number} of {plan.rounds}")
-        corpus = plan.texts.mixed()
-        for i in sorted(range(len(entries)), key=lambda _: order.random()):
-            seconds[i].append(await entries[i].contender.embed_s(corpus, entries[i].best))
-    return seconds
+        plan.tell(f"peers: {load.name}, round {number} of {plan.rounds}")
+        await taking.turns(_timed(load, load.texts(plan.texts)), order)
+    return [player.row(load.name) for player in taking.players.values()]
 
 
-def _row(entry: _Entry, rounds_s: list[float]) -> ContenderRow:
-    return ContenderRow(
-        name=entry.contender.name,
-        dtype=entry.contender.dtype,
-        size=entry.best,
-        swept=entry.swept,
-        min_cosine=entry.cosine,
-        texts_per_s=spread([MIXED_TEXTS / seconds for seconds in rounds_s]),
-        rounds_s=rounds_s,
-        versions=entry.contender.versions,
-    )
+def _timed(load: Load, texts: list[str]) -> Callable[[Player], Awaitable[None]]:
+    async def turn(player: Player) -> None:
+        async def ask(contender: Contender) -> None:
+            player.rounds_s.append(await load.turn(contender, texts, player.best))
+
+        await player.turn(ask)
+
+    return turn
 
 
-def _ratio(our: ContenderRow, peer: ContenderRow) -> Ratio:
-    pairs = zip(our.rounds_s, peer.rounds_s, strict=True)
-    ratios = [peer_s / our_s for our_s, peer_s in pairs]
-    return Ratio(f"{our.name} ({our.dtype})", f"{peer.name} ({peer.dtype})", spread(ratios))
+async def _sweep(load: Load, player: Player, texts: Sequence[list[str]]) -> None:
+    """Twice where it is quick, of which the faster counts."""
+
+    async def ask(contender: Contender) -> None:
+        for size in contender.about.sizes:
+            for corpus in texts:
+                seconds = await load.turn(contender, corpus, size)
+                player.swept[size] = min(seconds, player.swept.get(size, seconds))
+                if seconds * len(corpus) > _SLOW_S:
+                    break
+
+    await player.turn(ask)
+
+
+async def measure_fresh(
+    entrants: Sequence[Entrant], taking: Field, plan: Plan, rounds: int
+) -> list[LoadRow]:
+    """Each started anew for every round, alone. Raises what ends ours."""
+    order = random.Random(f"{plan.seed} {FRESH}")
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for number in range(1, rounds + 1):
+        plan.tell(f"peers: {FRESH}, round {number} of {rounds}")
+        passes = {name: fresh_texts(plan.texts, order) for name in (FRESH, FRESH_AGAIN)}
+
+        async def turn(entrant: Entrant, passes: dict[str, list[str]] = passes) -> None:
+            async with entrant.open(plan.model) as contender:
+                await contender.vectors([plan.texts.of(8)])  # a length that is not asked
+                for name, texts in passes.items():
+                    mean_s = sum(await contender.alone_s(texts)) / len(texts)
+                    seconds.setdefault(entrant.about.key, {}).setdefault(name, []).append(mean_s)
+
+        for entrant in order.sample(entrants, len(entrants)):
+            if entrant.about.key not in taking.missing:
+                await taking.survives(entrant, turn(entrant))
+    return [
+        LoadRow(name, entrant.about.name, entrant.about.dtype, "", {}, rounds_s)
+        for entrant in entrants
+        if entrant.about.key not in taking.missing
+        for name, rounds_s in seconds[entrant.about.key].items()
+    ]

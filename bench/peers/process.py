@@ -1,15 +1,21 @@
-"""A peer in its own process and environment, driven over stdin and stdout."""
+"""An engine in its own process and environment, driven over stdin and stdout."""
 
 import asyncio
 import base64
+import os
+import signal
 from asyncio.subprocess import PIPE, Process
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
+
+from bench.peers.contender import About, Size
 
 _WORKER = Path(__file__).parent / "worker.py"
 _LINE_LIMIT_BYTES = 2**26  # 256 vectors of 1,024 floats are 1.4 MB
@@ -17,69 +23,89 @@ _LOAD_TIMEOUT_S = 120.0
 
 
 class PeerFailed(Exception):
-    """The process ended; its traceback is on stderr."""
-
-
-@dataclass(frozen=True)
-class Peer:
-    """How to start one: `script` stands beside the worker."""
-
-    name: str
-    dtype: str
-    script: str
-    reads_onnx: bool = False  # what export_onnx.py wrote, not the model's own directory
-    sizes: tuple[int, ...] = (4, 8, 16, 32)  # texts a batch, to choose the best of
+    """A process ended, or never began to answer."""
 
 
 class PeerProcess:
-    """A contender that embeds in batches of `size` texts."""
+    """A contender that embeds in batches of `size`."""
 
-    def __init__(self, peer: Peer, process: Process) -> None:
-        self.name = peer.name
-        self.dtype = peer.dtype
-        self.sizes = peer.sizes
-        self.versions: dict[str, str] = {}
+    def __init__(self, about: About, process: Process) -> None:
+        self.about = about
+        self.pid = process.pid
         self._process = process
 
-    @classmethod
-    async def start(cls, peer: Peer, python: Path, model_dir: Path) -> Self:
-        """Returns when the model is loaded."""
-        script = _WORKER.parent / peer.script
-        process = await asyncio.create_subprocess_exec(
-            *(str(python), "-P", str(_WORKER), str(script), str(model_dir), peer.dtype),
-            stdin=PIPE,
-            stdout=PIPE,
-            limit=_LINE_LIMIT_BYTES,
-        )
-        started = cls(peer, process)
-        async with asyncio.timeout(_LOAD_TIMEOUT_S):
-            started.versions = (await started._read())["versions"]
-        return started
+    async def embed_s(self, texts: list[str], size: Size) -> float:
+        """Inside the process: its pipes do not count."""
+        (seconds,) = (await self._ask(texts, size))["seconds"]
+        return float(seconds)
 
-    async def embed_s(self, texts: list[str], size: int) -> float:
-        """Seconds from the list of texts to their vectors, inside the process."""
-        return float((await self._ask(texts, size, vectors=False))["seconds"])
+    async def alone_s(self, texts: list[str]) -> list[float]:
+        answer = await self._ask(texts, self.about.sizes[0], alone=True)
+        return [float(seconds) for seconds in answer["seconds"]]
 
-    async def vectors(self, texts: list[str], size: int) -> NDArray[np.float32]:
-        rows = (await self._ask(texts, size, vectors=True))["vectors"]
+    async def vectors(self, texts: list[str]) -> NDArray[np.float32]:
+        rows = (await self._ask(texts, self.about.sizes[0], vectors=True))["vectors"]
         return np.stack([np.frombuffer(base64.b64decode(row), "<f4") for row in rows])
+
+    async def resume(self) -> None:
+        send_to_group(self._process, signal.SIGCONT)
+
+    async def pause(self) -> None:
+        send_to_group(self._process, signal.SIGSTOP)
+
+    async def load(self) -> None:
+        """Wait until it has loaded the model."""
+        try:
+            async with asyncio.timeout(_LOAD_TIMEOUT_S):
+                versions = (await self._read())["versions"]
+        except TimeoutError:
+            raise PeerFailed(f"{self.about.name} loads for {_LOAD_TIMEOUT_S:.0f} s") from None
+        self.about = replace(self.about, versions=versions)
 
     async def close(self) -> None:
         """The worker ends when its stdin does."""
         assert self._process.stdin is not None  # noqa: S101
+        await self.resume()
         self._process.stdin.close()
         await self._process.wait()
 
-    async def _ask(self, texts: list[str], size: int, *, vectors: bool) -> dict[str, Any]:
+    async def _ask(
+        self, texts: list[str], size: Size, *, alone: bool = False, vectors: bool = False
+    ) -> dict[str, Any]:
         assert self._process.stdin is not None  # noqa: S101
-        job = orjson.dumps({"texts": texts, "size": size, "vectors": vectors})
-        self._process.stdin.write(job + b"\n")
+        job = {"texts": texts, "size": size.count, "alone": alone, "vectors": vectors}
+        self._process.stdin.write(orjson.dumps(job) + b"\n")
         return await self._read()
 
     async def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None  # noqa: S101
         line = await self._process.stdout.readline()
         if not line:
-            raise PeerFailed(f"{self.name} ended with {await self._process.wait()}")
+            raise PeerFailed(f"{self.about.name} ended with {await self._process.wait()}")
         answer: dict[str, Any] = orjson.loads(line)
         return answer
+
+
+@asynccontextmanager
+async def peer_process(about: About, command: tuple[str | Path, ...]) -> AsyncIterator[PeerProcess]:
+    """`command`: the interpreter, and what worker.py takes. Raises PeerFailed."""
+    python, *arguments = map(str, command)
+    process = await asyncio.create_subprocess_exec(
+        *(python, "-P", str(_WORKER), *arguments),
+        stdin=PIPE,
+        stdout=PIPE,
+        limit=_LINE_LIMIT_BYTES,
+        start_new_session=True,
+    )
+    peer = PeerProcess(about, process)
+    try:
+        await peer.load()
+        yield peer
+    finally:
+        await peer.close()
+
+
+def send_to_group(process: Process, number: signal.Signals) -> None:
+    """To a process that leads a group, and all it started; nothing to one that has ended."""
+    if process.returncode is None:
+        os.killpg(process.pid, number)

@@ -1,8 +1,8 @@
 """Write a reference file: what sentence-transformers makes of some texts in float32.
 
-    .peers/bin/python -m bench.reference.make DIRECTORY OUT.npz NAME
+    .peers/sentence-transformers/bin/python -m bench.reference.make DIRECTORY OUT.npz NAME [PROMPT]
 
-Run in the peers' environment from the root of the checkout. An .npz of `vectors` float32 [N, D] and
+Run in a peer's environment from the root of the checkout. An .npz of `vectors` float32 [N, D] and
 `header`, JSON as uint8: `about`, `texts` and `versions`.
 """
 
@@ -31,9 +31,10 @@ _SENTENCES = (
 )
 
 
-def main(directory: str, out: str, name: str) -> None:
+def main(directory: str, out: str, name: str, prompt: str = "") -> None:
     words = Texts("reference")
     texts = [*_SENTENCES, *(words.of(tokens) for tokens in _LENGTHS_TOKENS)]
+    texts = [prompt + text for text in texts]
     model = SentenceTransformer(directory, device="cpu", local_files_only=True)
     vectors = model.float().encode(texts, batch_size=1, convert_to_numpy=True)
     libraries = ("sentence-transformers", "transformers", "tokenizers", "torch", "numpy")

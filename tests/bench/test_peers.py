@@ -1,85 +1,90 @@
-"""Peers: each at its best, in the same rounds, and none with wrong vectors."""
+"""Peers: each at its best, in the same rounds, alone in its turn, and marked where it is wrong."""
 
-import sys
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from fake_contender import FakeContender
 from numpy.typing import NDArray
-from stub_embedder import StubEmbedder, Vectors
 
-from bench.client import Client
 from bench.gate import CheckFailed, Reference
-from bench.peers import PEERS
-from bench.peers.compare import Plan, compare
-from bench.peers.process import Peer, PeerFailed, PeerProcess
-from bench.peers.server import ServerContender
+from bench.peers.compare import Field, Plan, measure_fresh, measure_load, started
+from bench.peers.contender import Size
+from bench.peers.loads import FRESH, FRESH_AGAIN, MIXED, Q16
+from bench.peers.models import MINILM
+from bench.peers.process import PeerFailed
+from bench.peers.report import figures
+from bench.peers.results import LoadRow
+from bench.peers.targets import ratio
 from bench.texts import Texts
 
-PEERS_DIR = Path(sys.modules["bench.peers"].__path__[0])
+FRESH_TEXTS = 24  # of a pass
 
 
-class FakeContender:
-    """Takes a known time, and writes each turn into a shared log."""
-
-    def __init__(self, name: str, log: list[tuple[str, int, str]], rows: Vectors) -> None:
-        self.name = name
-        self.dtype = "float32"
-        self.sizes: tuple[int, ...] = (4, 8, 16)
-        self.versions = {"fake": "1"}
-        self.seconds = {4: 2.0, 8: 1.0, 16: 4.0}
-        self._log = log
-        self._rows = rows
-
-    async def embed_s(self, texts: list[str], size: int) -> float:
-        self._log.append((self.name, size, texts[0]))
-        return self.seconds[size]
-
-    async def vectors(self, texts: list[str], size: int) -> NDArray[np.float32]:
-        return self._rows
-
-
-class Field:
+@dataclass(eq=False)
+class Match:
     """Two contenders, one log."""
 
-    def __init__(self, reference: Reference) -> None:
-        self.log: list[tuple[str, int, str]] = []
-        self.ours = FakeContender("ours", self.log, reference.vectors)
-        self.peer = FakeContender("peer", self.log, reference.vectors)
-        self.plan = Plan(Texts("t"), "seed", 8, reference, lambda _: None)
+    ours: FakeContender
+    peer: FakeContender
+    plan: Plan
+    log: list[tuple[str, Size, str]]
+    told: list[str]
+
+    @asynccontextmanager
+    async def field(self) -> AsyncIterator[Field]:
+        entrants = [self.ours.entrant(ours=True), self.peer.entrant()]
+        async with started(entrants, self.plan) as field:
+            yield field
+
+    async def mixed(self) -> dict[str, LoadRow]:
+        async with self.field() as field:
+            rows = await measure_load(MIXED, field, self.plan)
+        return {row.name: row for row in rows}
 
 
 @pytest.fixture
-def field(reference: Reference) -> Field:
-    return Field(reference)
+def match(reference: Reference) -> Match:
+    log: list[tuple[str, Size, str]] = []
+    told: list[str] = []
+    ours = FakeContender("ours", log, reference.vectors)
+    peer = FakeContender("peer", log, reference.vectors)
+    plan = Plan(MINILM, Texts("t"), "seed", 8, reference, told.append)
+    return Match(ours, peer, plan, log, told)
 
 
-async def test_each_runs_at_its_best_size(field: Field) -> None:
-    field.peer.seconds = {4: 5.0, 8: 4.0, 16: 3.0}
-    comparison = await compare([field.ours], [field.peer], field.plan)
-    assert [row.size for row in comparison.contenders] == [8, 16]
-    assert comparison.contenders[0].swept == {4: 128.0, 8: 256.0, 16: 64.0}
-    assert comparison.contenders[0].texts_per_s.median == 256.0
+async def test_each_runs_at_its_best_size(match: Match) -> None:
+    match.peer.seconds = {4: 5.0, 8: 4.0, 16: 3.2}
+    rows = await match.mixed()
+    assert (rows["ours"].size, rows["peer"].size) == ("8 texts", "16 texts")
+    assert rows["ours"].swept == {"4 texts": 128.0, "8 texts": 256.0, "16 texts": 64.0}
+    assert figures(rows["ours"]).median == 256.0
+    assert figures(rows["peer"]).median == 80.0
 
 
-async def test_ratio_is_of_each_round(field: Field) -> None:
-    times = iter([2.0, 2.0, 2.0, 4.0, 4.0, 4.0, 8.0, 8.0])
-    swept = 1 + 2 * len(field.peer.sizes)
+async def test_quick_sweep_is_repeated_and_the_faster_counts(match: Match) -> None:
+    times = iter([1.0, 0.5, 1.2, 0.4, 2.0])  # the last is too slow to be repeated
 
-    async def embed_s(texts: list[str], size: int) -> float:
-        nonlocal swept
-        swept -= 1
-        return 1.0 if swept >= 0 else next(times)
+    async def embed_s(texts: list[str], size: Size) -> float:
+        return next(times, 1.0)
 
-    field.peer.embed_s = embed_s  # type: ignore[method-assign]
-    (ratio,) = (await compare([field.ours], [field.peer], field.plan)).ratios
-    assert (ratio.ours, ratio.peer) == ("ours (float32)", "peer (float32)")
-    assert (ratio.ratio.min, ratio.ratio.median, ratio.ratio.max) == (2.0, 4.0, 8.0)
+    match.ours.embed_s = embed_s  # type: ignore[method-assign]
+    swept = (await match.mixed())["ours"].swept
+    assert swept == {"4 texts": 512.0, "8 texts": 640.0, "16 texts": 128.0}
 
 
-async def test_rounds_hold_each_once_on_the_same_texts_in_changing_order(field: Field) -> None:
-    await compare([field.ours], [field.peer], field.plan)
-    turns = field.log[-2 * field.plan.rounds :]
+async def test_ratio_is_of_each_round() -> None:
+    ours = LoadRow("mixed", "ours", "float32", "", {}, [1.0, 1.0, 2.0])
+    peer = LoadRow("mixed", "peer", "float32", "", {}, [2.0, 4.0, 3.0])
+    spread = ratio(ours, peer)
+    assert (spread.min, spread.median, spread.max) == (1.5, 2.0, 4.0)
+
+
+async def test_rounds_hold_each_once_on_the_same_texts_in_changing_order(match: Match) -> None:
+    await match.mixed()
+    turns = match.log[-2 * match.plan.rounds :]
     rounds = list(zip(turns[::2], turns[1::2], strict=True))
     assert all({first[0], second[0]} == {"ours", "peer"} for first, second in rounds)
     assert all(first[2] == second[2] for first, second in rounds)
@@ -87,61 +92,76 @@ async def test_rounds_hold_each_once_on_the_same_texts_in_changing_order(field: 
     assert len({first[2] for first, _ in rounds}) == len(rounds)
 
 
-async def test_wrong_peer_is_refused_by_name_before_anything_is_timed(field: Field) -> None:
-    field.peer._rows = np.roll(field.peer._rows, 1, axis=0)
-    with pytest.raises(CheckFailed, match="peer: cosine"):
-        await compare([field.ours], [field.peer], field.plan)
-    assert field.log == []
+async def test_median_of_single_texts_counts(match: Match) -> None:
+    async with match.field() as field:
+        rows = await measure_load(Q16, field, match.plan)
+    assert [row.rounds_s for row in rows] == [[0.002] * 8] * 2
+    assert figures(rows[0]).median == pytest.approx(2.0)  # ms
 
 
-@pytest.mark.parametrize("clients", [1, 4])
-async def test_server_gives_the_corpus_back_in_order(
-    stub: StubEmbedder, client: Client, reference: Reference, clients: int
-) -> None:
-    contender = ServerContender(client, clients, "float32")
-    vectors = await contender.vectors(reference.texts, 8)
-    np.testing.assert_array_equal(vectors, reference.vectors)
-    assert [len(body["input"]) for body in stub.requests] == [8, 8, 8, 1]
-    assert await contender.embed_s(reference.texts, 8) > 0
+async def test_only_one_is_awake_in_a_turn(match: Match) -> None:
+    async with match.field() as field:
+        assert not match.ours.awake
+        assert not match.peer.awake
+        asked = match.ours.embed_s
+
+        async def embed_s(texts: list[str], size: Size) -> float:
+            assert not match.peer.awake
+            return await asked(texts, size)
+
+        match.ours.embed_s = embed_s  # type: ignore[method-assign]
+        await measure_load(MIXED, field, match.plan)
+    assert len(match.log) > 2 * match.plan.rounds
 
 
-NOISY_PEER = """
-import numpy as np
-LIBRARIES = ("numpy",)
-print("printed while loading")
-
-def load(model_dir, dtype):
-    def embed(texts, size):
-        print("printed while embedding")
-        if texts == ["die"]:
-            raise SystemExit(3)
-        return np.array([[len(text), size] for text in texts], np.float32)
-    return embed
-"""
+def _rolled(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.roll(rows, 1, axis=0)
 
 
-@pytest.fixture
-def noisy_peer(tmp_path: Path) -> Peer:
-    script = tmp_path / "noisy.py"
-    script.write_text(NOISY_PEER)
-    return Peer("noisy", "float32", str(script))
+async def test_our_wrong_vectors_end_the_run_before_anything_is_timed(match: Match) -> None:
+    match.ours.rows = _rolled(match.ours.rows)
+    with pytest.raises(CheckFailed, match="ours float32: cosine"):
+        await match.mixed()
+    assert match.log == []
 
 
-async def test_peer_answers_whatever_it_prints(noisy_peer: Peer, tmp_path: Path) -> None:
-    process = await PeerProcess.start(noisy_peer, Path(sys.executable), tmp_path)
-    assert process.versions == {"numpy": np.__version__}
-    vectors = await process.vectors(["a", "three"], 4)
-    np.testing.assert_array_equal(vectors, [[1, 4], [5, 4]])
-    assert await process.embed_s(["a"] * 2_000, 4) > 0
-    await process.close()
+async def test_peer_with_other_vectors_is_timed_and_marked(match: Match) -> None:
+    match.peer.rows = _rolled(match.peer.rows)
+    async with match.field() as field:
+        rows = await measure_load(MIXED, field, match.plan)
+    assert [row.name for row in rows] == ["ours", "peer"]
+    ours, peer = field.rows
+    assert ours.same_vectors
+    assert not peer.same_vectors
+    assert peer.min_cosine < 0.9
 
 
-async def test_peer_that_ends_is_named(noisy_peer: Peer, tmp_path: Path) -> None:
-    process = await PeerProcess.start(noisy_peer, Path(sys.executable), tmp_path)
-    with pytest.raises(PeerFailed, match="noisy ended with 3"):
-        await process.embed_s(["die"], 4)
-    await process.close()
+@pytest.mark.parametrize("moment", ["start", "embed"])
+async def test_peer_that_fails_leaves_and_the_others_go_on(match: Match, moment: str) -> None:
+    match.peer.fails_at = moment
+    async with match.field() as field:
+        rows = await measure_load(MIXED, field, match.plan)
+    assert [row.name for row in rows] == ["ours"]
+    assert len(rows[0].rounds_s) == match.plan.rounds
+    (reason,) = field.missing.values()
+    assert any("without peer float32" in line and reason in line for line in match.told)
 
 
-def test_every_peer_has_its_script() -> None:
-    assert all((PEERS_DIR / peer.script).exists() for peer in PEERS)
+@pytest.mark.parametrize("moment", ["start", "embed"])
+async def test_our_own_failure_ends_the_run(match: Match, moment: str) -> None:
+    match.ours.fails_at = moment
+    with pytest.raises(PeerFailed):
+        await match.mixed()
+
+
+async def test_fresh_lengths_meet_an_engine_that_was_just_started(match: Match) -> None:
+    entrants = [match.ours.entrant(ours=True), match.peer.entrant()]
+    async with match.field() as field:
+        pass
+    rows = await measure_fresh(entrants, field, match.plan, rounds=3)
+    assert match.ours.starts == match.peer.starts == 1 + 3
+    assert [(row.name, row.load) for row in rows] == [
+        (name, load) for name in ("ours", "peer") for load in (FRESH, FRESH_AGAIN)
+    ]
+    mean_s = sum(match.ours.alone) / FRESH_TEXTS
+    assert rows[0].rounds_s == [pytest.approx(mean_s)] * 3

@@ -1,6 +1,6 @@
-"""The peer onnxruntime: all of its graph optimisations, texts sorted by length and padded.
+"""Batches for engines that take rectangles: texts sorted by length, padded within a batch.
 
-Its directory is what export_onnx.py writes.
+Needs tokenizers and numpy alone: it runs in the peers' environments.
 """
 
 import json
@@ -8,20 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-LIBRARIES = ("onnxruntime", "tokenizers")
+Ids = NDArray[np.int64]  # [B, T]
+Run = Callable[[Ids, Ids], NDArray[np.float32]]  # ids, mask -> vectors [B, D]
+Embed = Callable[[list[str], int], NDArray[np.float32]]
 
 
-def load(model_dir: str, dtype: str) -> Callable[[list[str], int], NDArray[np.float32]]:
-    if dtype != "float32":
-        raise ValueError(f"the export is float32, not {dtype}")
-    tokenizer = _tokenizer(Path(model_dir))
-    session = onnxruntime.InferenceSession(
-        Path(model_dir) / "model.onnx", providers=["CPUExecutionProvider"]
-    )
+def padded(model_dir: Path, run: Run) -> Embed:
+    """`embed(texts, size)` through `run`, whose vectors come back in the order of the texts."""
+    tokenizer = _tokenizer(model_dir)
 
     def embed(texts: list[str], size: int) -> NDArray[np.float32]:
         encoded = tokenizer.encode_batch_fast(texts)
@@ -33,8 +30,7 @@ def load(model_dir: str, dtype: str) -> Callable[[list[str], int], NDArray[np.fl
             mask = np.arange(lengths.max()) < lengths[:, None]  # [B, T]
             input_ids = np.zeros(mask.shape, np.int64)
             input_ids[mask] = np.concatenate(rows)
-            inputs = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64)}
-            parts.append(session.run(None, inputs)[0])
+            parts.append(run(input_ids, mask.astype(np.int64)))
         vectors = np.empty((len(texts), parts[0].shape[1]), np.float32)
         vectors[order] = np.concatenate(parts)
         return vectors

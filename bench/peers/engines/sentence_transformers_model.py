@@ -1,4 +1,4 @@
-"""The peer sentence-transformers, as its README uses it: `encode` sorts by length and pads."""
+"""sentence-transformers, as its README uses it: `encode` sorts by length and pads."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,9 @@ from sentence_transformers import SentenceTransformer
 LIBRARIES = ("sentence-transformers", "transformers", "tokenizers", "torch")
 
 
-def load(model_dir: str, dtype: str) -> Callable[[list[str], int], NDArray[np.float32]]:
+def load(
+    model_dir: str, exports: str, dtype: str
+) -> Callable[[list[str], int], NDArray[np.float32]]:
     model = SentenceTransformer(
         model_dir,
         device="cpu",
