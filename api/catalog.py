@@ -38,6 +38,7 @@ class Catalog:
     def __init__(self, client: JobClient, overrides: Overrides | None = None) -> None:
         self._client = client
         self.overrides = overrides or {}
+        self._named: tuple[Mapping[str, ServedModel], Mapping[str, ModelSpec]] = ({}, {})
         self._overridden: dict[str, tuple[ModelSpec, ModelSpec]] = {}  # announced, in force
         self._tokenizers: dict[tuple[str, int, int], asyncio.Task[TextTokenizer]] = {}
 
@@ -56,12 +57,9 @@ class Catalog:
         An alias that two models have is that of the first by id. Raises UnknownModel.
         """
         models = await self.models()
-        names = {
-            alias: models[known].spec
-            for known in sorted(models, reverse=True)
-            for alias in models[known].spec.aliases
-        }
-        names |= {known: model.spec for known, model in models.items()}
+        if models is not self._named[0]:  # as it is after an announcement
+            self._named = models, _names(models)
+        names = self._named[1]
         plain, use = split_use(name, names)
         if plain not in names:
             raise UnknownModel
@@ -103,3 +101,13 @@ class Catalog:
         except KeyError:  # the transport lost it: a worker brings it with its next heartbeat
             raise JobError("not_ready") from None
         return await asyncio.to_thread(TextTokenizer, data, spec.max_tokens, spec.vocab_size)
+
+
+def _names(models: Mapping[str, ServedModel]) -> dict[str, ModelSpec]:
+    """What may be asked for: ids before aliases, and of one alias's models the first by id."""
+    names = {
+        alias: models[known].spec
+        for known in sorted(models, reverse=True)
+        for alias in models[known].spec.aliases
+    }
+    return names | {known: model.spec for known, model in models.items()}

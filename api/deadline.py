@@ -32,7 +32,7 @@ def asked_lane(headers: Mapping[str, str], of_key: Lane | None) -> Lane | None:
     if asked is not None and asked not in get_args(Lane):
         name = "x-florilege-lane"
         raise ApiError("invalid_value", f"'{name}' is 'online' or 'bulk'.", name)
-    return cast(Lane | None, asked) or of_key
+    return cast("Lane | None", asked) or of_key
 
 
 def _positive(text: str) -> float | None:

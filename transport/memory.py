@@ -50,6 +50,7 @@ class MemoryTransport:
     def __init__(self, bulk_age_s: float = 2.0) -> None:
         self._bulk_age_s = bulk_age_s
         self._announced: dict[str, Announcement] = {}
+        self._served: Mapping[str, ServedModel] = {}  # of those: replaced, never changed
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._outstanding: dict[str, _Entry] = {}
         self._failure: ErrorCode | None = None
@@ -75,7 +76,7 @@ class MemoryTransport:
         return outcome
 
     async def models(self) -> Mapping[str, ServedModel]:
-        return {name: ServedModel(a.spec, 1) for name, a in self._announced.items()}
+        return self._served
 
     def live_workers(self, model: str) -> int:
         return int(model in self._announced)
@@ -110,6 +111,7 @@ class MemoryTransport:
         # Decoded anew, so that nothing reaches the gateway that would not survive the wire.
         spec = ModelSpec.from_json(announcement.spec.to_json())
         self._announced[spec.id] = replace(announcement, spec=spec)
+        self._served = {name: ServedModel(a.spec, 1) for name, a in self._announced.items()}
 
     async def receive(self, model: str, max_tokens: int, wait_s: float) -> list[Delivery]:
         queue = self._queues[model]
