@@ -30,7 +30,9 @@ async def open_doors(
     Exposed, AuthError, SettingsError and UnsupportedRedis.
     """
     access = build_access(settings, observers, shared)
-    public = HttpServer(settings.host, settings.port, settings.drain_s)
+    public = HttpServer(
+        settings.host, settings.port, settings.drain_s, shared=shared and settings.reuse_port
+    )
     admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
     running: list[asyncio.Task[None]] = []
     try:

@@ -11,7 +11,7 @@ REDIS = tuple(name for name in Settings.model_fields if name.startswith("redis_"
 PROCESS = ("admin_host", "admin_port", "drain_s", "log_level", "trace_endpoint")
 
 ALL = tuple(Settings.model_fields)
-SERVE = tuple(name for name in ALL if name not in (*REDIS, "ready_when"))
+SERVE = tuple(name for name in ALL if name not in (*REDIS, "ready_when", "reuse_port"))
 # Of a worker's settings one is a gateway's too: it cuts requests into jobs of so many sequences.
 GATEWAY = tuple(name for name in ALL if name not in ENGINE or name == "max_batch_sequences")
 WORKER = (*ENGINE, *REDIS, *PROCESS)

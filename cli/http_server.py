@@ -25,12 +25,22 @@ class _Server(uvicorn.Server):
 
 class HttpServer:
     """Holds its port from the first, so that a taken one is known before a model is loaded;
-    connections are refused until `start`. Raises PortTaken."""
+    connections are refused until `start`.
+
+    `shared`: with other processes of this user that say so; Linux divides new connections among
+    those that listen. Raises PortTaken.
+    """
 
     def __init__(
-        self, host: str, port: int, drain_s: float, protocol: type[HttpProtocol] = HttpProtocol
+        self,
+        host: str,
+        port: int,
+        drain_s: float,
+        *,
+        protocol: type[HttpProtocol] = HttpProtocol,
+        shared: bool = False,
     ) -> None:
-        self._socket = _bind(host, port)
+        self._socket = _bind(host, port, shared)
         self._drain_s = drain_s
         self._protocol = protocol
         self._server: _Server | None = None
@@ -89,13 +99,15 @@ class HttpServer:
         raise RuntimeError("the server ended before it began") from error
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, shared: bool) -> socket.socket:
     """As socket.create_server, without listening."""
     bound = None
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((host, port))

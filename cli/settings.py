@@ -5,6 +5,7 @@ reads the environment.
 """
 
 import os
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,9 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="Address of the public API")
     port: int = Field(8000, ge=0, le=65535, description="Its port; 0: a free one")
     admin_host: str = Field("127.0.0.1", description="Address of health and metrics")
+    reuse_port: bool = Field(
+        False, description="Share the port with other gateways of this host that say so (Linux)"
+    )
     admin_port: int = Field(
         8001, ge=0, le=65535, description="Their port, a worker's 8002 by default; 0: a free one"
     )
@@ -168,6 +172,13 @@ class Settings(BaseModel):
     @classmethod
     def _expand(cls, path: Path | None) -> Path | None:
         return path and path.expanduser()
+
+    @field_validator("reuse_port")
+    @classmethod
+    def _check_reuse_port(cls, value: bool) -> bool:
+        if value and sys.platform != "linux":
+            raise ValueError("only Linux divides a port's connections among processes")
+        return value
 
     @field_validator("matryoshka")
     @classmethod

@@ -48,6 +48,7 @@ def _scale_effort(given: argparse.Namespace) -> ScaleEffort:
         workers=given.workers,
         device_tokens_per_s=given.device_tokens_per_s,
         seconds=given.seconds,
+        gateways=given.gateways,
     )
 
 
@@ -58,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     hop.add_argument("--rounds", type=int, default=60, help="interleaved (%(default)s)")
     hop.add_argument("--turn", type=int, default=40, help="of each way in a round (%(default)s)")
     hop.add_argument("--pause-s", type=float, default=0.0, help="before each (%(default)s)")
-    scale = suites.add_parser("scale", help="one gateway process, more and more workers")
+    scale = suites.add_parser("scale", help="one gateway process or some, more and more workers")
+    scale.add_argument("--gateways", type=int, default=1, help="on one port (%(default)s)")
     scale.add_argument("--workers", type=_counts, default=(1, 2, 4, 8), help="(1,2,4,8)")
     scale.add_argument("--seconds", type=float, default=8.0, help="each row (%(default)s)")
     scale.add_argument("--device-tokens-per-s", type=float, default=50_000.0, help="(%(default)s)")

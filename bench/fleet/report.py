@@ -74,8 +74,11 @@ def scale_markdown(results: ScaleResults, plot: str) -> str:
         )
         for inputs, tokens in shapes(results)
     ]
+    some = "One gateway process"
+    if results.gateways > 1:
+        some = f"{results.gateways} gateway processes on one port"
     return page(
-        "One gateway process, more and more workers",
+        f"{some}, more and more workers",
         [
             *machine_lines(results.date, results.machine),
             f"each worker a simulated device of {results.device_tokens_per_s:,.0f} tokens/s; "

@@ -58,7 +58,7 @@ class ScaleRow:
 
     @property
     def gateway_ms(self) -> float:
-        """CPU of the gateway for each request."""
+        """CPU of the gateways for each request."""
         return self.cores["gateway"] / self.requests_per_s * 1000
 
 
@@ -80,4 +80,5 @@ class ScaleResults:
     seconds: float  # timed, each row
     rows: list[ScaleRow] = field(default_factory=list)
     hops: list[ScaleHop] = field(default_factory=list)
+    gateways: int = 1  # processes, on one port
     schema: int = SCHEMA

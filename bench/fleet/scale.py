@@ -1,4 +1,4 @@
-"""One gateway process, and more and more workers on simulated devices."""
+"""Gateway processes, one as a rule, and more and more workers on simulated devices."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
+from urllib.parse import urlsplit
 
 from bench.client import Client, Endpoint
 from bench.fleet.cpu import CpuMeter
@@ -36,13 +37,15 @@ class ScaleEffort:
     seconds: float = 8.0  # each row
     warmup_s: float = 2.0
     hop_rounds: int = 40
+    gateways: int = 1  # processes, on one port
 
 
 async def measure_scale(effort: ScaleEffort, tell: Callable[[str], None]) -> ScaleResults:
     """Raises StartFailed and RequestFailed."""
     machine, date = describe_machine(), datetime.now(UTC).isoformat(timespec="seconds")
-    results = ScaleResults(date, machine, effort.device_tokens_per_s, effort.seconds)
-    tell("scale: starting Redis, gateway, server, worker")
+    speed = effort.device_tokens_per_s
+    results = ScaleResults(date, machine, speed, effort.seconds, gateways=effort.gateways)
+    tell("scale: starting Redis, gateways, server, worker")
     async with AsyncExitStack() as stack:
         fleet = await _start_fleet(stack, effort)
         for workers in effort.workers:
@@ -63,7 +66,7 @@ class _Fleet:
     device: Sequence[str]  # flags
     redis: Started
     workers: list[Started] = field(default_factory=list)
-    gateway: Started = field(init=False)
+    gateways: list[Started] = field(default_factory=list)  # on one port
     client: Client = field(init=False)
     one_process: Client = field(init=False)
     texts: Inputs = field(default_factory=lambda: Inputs(Texts("scale")))
@@ -76,7 +79,7 @@ class _Fleet:
     def meter(self) -> CpuMeter:
         return CpuMeter(
             {
-                "gateway": [self.gateway.pid],
+                "gateway": [gateway.pid for gateway in self.gateways],
                 "redis": [self.redis.pid],
                 "workers": [worker.pid for worker in self.workers],
                 "load": [os.getpid()],
@@ -93,8 +96,12 @@ async def _start_fleet(stack: AsyncExitStack, effort: ScaleEffort) -> _Fleet:
     device = (*speed, "--max-batch-tokens", str(_BATCH_TOKENS))
     fleet = _Fleet(stack, device, await start(redis_server()))
     await fleet.grow(1)  # first, so that the gateway knows the model when it starts
-    fleet.gateway = await start(florilege(GATEWAY, fleet.redis.url))
-    fleet.client = await start(_client_of(fleet.gateway))
+    port = "0"
+    for _ in range(effort.gateways):
+        command = (*GATEWAY, "--port", port, "--reuse-port")
+        fleet.gateways.append(await start(florilege(command, fleet.redis.url)))
+        port = str(urlsplit(fleet.gateways[0].url).port)
+    fleet.client = await start(_client_of(fleet.gateways[0]))
     fleet.one_process = await start(_client_of(await start(florilege((*SERVER, *device)))))
     return fleet
 

@@ -9,6 +9,7 @@ from bench.fleet import processes
 from bench.fleet.cpu import OTHERS, CpuMeter
 from bench.fleet.hop import HopEffort, measure_hop
 from bench.fleet.processes import StartFailed, florilege, redis_server
+from bench.fleet.report import scale_markdown
 from bench.fleet.scale import ScaleEffort, measure_scale
 from bench.fleet.ways import BARE, GATEWAY_AND_WORKER, MEMORY, ONE_PROCESS, PING, REDIS
 
@@ -58,6 +59,22 @@ async def test_scale_measures_more_and_more_workers() -> None:
         assert row.gateway_ms > 0
     assert [hop.workers for hop in results.hops] == [1, 2]
     assert all(hop.gateway.p50_ms > 2 * 256 / 200 for hop in results.hops)  # the device's own time
+
+
+async def test_scale_measures_several_gateways_on_one_port() -> None:
+    effort = ScaleEffort(
+        workers=(1,),
+        shapes=((1, 16),),
+        device_tokens_per_s=200_000,
+        seconds=0.3,
+        warmup_s=0.05,
+        hop_rounds=1,
+        gateways=2,
+    )
+    results = await measure_scale(effort, silent)
+    (row,) = results.rows
+    assert row.requests_per_s > 0
+    assert "2 gateway processes on one port" in scale_markdown(results, "plot.svg")
 
 
 def test_cpu_is_that_of_whoever_used_it() -> None:

@@ -425,6 +425,43 @@ async def test_port_that_two_hold_goes_to_the_first_that_listens() -> None:
     await first.stop()
 
 
+class Named:
+    """Answers with its name."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", str(len(self.name)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.name})
+
+
+async def who_answers(address: tuple[str, int], times: int) -> set[bytes]:
+    """By so many connections."""
+    names = set()
+    for _ in range(times):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        names.add((await reader.read()).rpartition(b"\r\n\r\n")[2])
+        writer.close()
+    return names
+
+
+async def test_connections_are_divided_among_those_who_share_a_port() -> None:
+    first = HttpServer("127.0.0.1", 0, 1.0, shared=True)
+    second = HttpServer(*first.address, 1.0, shared=True)
+    await first.start(Named(b"one"))
+    with pytest.raises(PortTaken):
+        HttpServer(*first.address, 1.0)  # does not say so
+    assert await who_answers(first.address, 20) == {b"one"}  # who only holds it gets none
+    await second.start(Named(b"two"))
+    assert await who_answers(first.address, 60) == {b"one", b"two"}  # else a chance of 2^-59
+    await first.stop()
+    assert await who_answers(second.address, 20) == {b"two"}
+    await second.stop()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 async def test_server_listens_on_what_it_is_called(host: str) -> None:
     server = HttpServer(host, 0, 1.0)

@@ -68,6 +68,16 @@ def test_impossible_value_is_named_by_flag_and_variable(name: str, value: str) -
     assert variable_of(name) in str(caught.value)
 
 
+def test_port_is_shared_on_linux_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for platform, shared in (("linux", True), ("darwin", False)):
+        monkeypatch.setattr("sys.platform", platform)
+        if shared:
+            assert load_settings({"reuse_port": True}, {}).reuse_port
+        else:
+            with pytest.raises(SettingsError, match="--reuse-port"):
+                load_settings({"reuse_port": True}, {})
+
+
 def test_impossible_secret_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({}, {"FLORILEGE_DATABASE_URL": "hunter2 is no url"})
