@@ -1,7 +1,9 @@
 """Cutting rows of token ids to a length, never within a character."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
+
+from checkpoint.encoded import Ids
 
 Side = Literal["left", "right"]
 
@@ -22,7 +24,7 @@ def later_ids(tokenizer_json: Mapping[str, Any]) -> frozenset[int]:
     return frozenset()
 
 
-def cut(ids: Sequence[int], most: int, side: Side, later: frozenset[int]) -> Sequence[int]:
+def cut(ids: Ids, most: int, side: Side, later: frozenset[int]) -> Ids:
     """At most `most` ids, those on `side` gone.
 
     A character of several tokens goes as a whole where the cut would fall within it: half of one is

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkpoint.layout import Run
+
+Ids = NDArray[np.int32]  # of one text
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +34,13 @@ class Frame:
         return len(self.before.ids) + len(self.after.ids)
 
 
-def pack(frame: Frame, texts: Sequence[Sequence[int]], truncated: int) -> Encoded:
+def pack(frame: Frame, texts: Sequence[Ids], truncated: int) -> Encoded:
     """One sequence for the ids of each text."""
     lengths = np.fromiter(map(len, texts), np.int32, len(texts)) + np.int32(frame.tokens)  # [B]
-    before, after = frame.before.ids, frame.after.ids
-    parts = chain.from_iterable((before, ids, after) for ids in texts)
-    total = int(lengths.sum(dtype=np.int64))
-    input_ids = np.fromiter(chain.from_iterable(parts), np.int32, total)  # [T]
-    return Encoded(input_ids, lengths, _type_ids(frame, lengths, total), truncated)
+    before, after = np.array(frame.before.ids, np.int32), np.array(frame.after.ids, np.int32)
+    parts = [part for ids in texts for part in (before, ids, after)]
+    input_ids = np.concatenate(parts) if parts else np.empty(0, np.int32)  # [T]
+    return Encoded(input_ids, lengths, _type_ids(frame, lengths, input_ids.size), truncated)
 
 
 def _type_ids(

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from checkpoint.characters import Side, cut
-from checkpoint.encoded import Encoded, Frame, pack
+from checkpoint.encoded import Encoded, Frame, Ids, pack
 from checkpoint.errors import (
     CheckpointError,
     EmptyInput,
@@ -37,6 +39,7 @@ class TextTokenizer:
         self._tokenizer = loaded.tokenizer
         self._specials = loaded.specials
         self._later_ids = loaded.later_ids
+        self._pieces = loaded.pieces
         self._single = read_layout(self._tokenizer, texts=1)
         self._pair = read_layout(self._tokenizer, texts=2)
         if self._single.specials >= max_tokens:
@@ -104,7 +107,7 @@ class TextTokenizer:
         """
         before, between, after = self._pair.gaps
         query_type, document_type = self._pair.text_types
-        query_ids = tuple(self._query_ids(query))
+        query_ids = tuple(self._query_ids(query).tolist())
         query_run = Run(query_ids, (query_type,) * len(query_ids))
         frame = Frame(before + query_run + between, document_type, after)
         if frame.tokens >= self.max_tokens:
@@ -148,7 +151,7 @@ class TextTokenizer:
             room = max(0, self.max_tokens - frame.tokens - start) if truncate else len(row)
             most = room if max_document_tokens is None else min(room, max_document_tokens)
             if len(row) - start > most:
-                rows[index] = [*row[:start], *self._cut(row[start:], most, side)]
+                rows[index] = np.concatenate([row[:start], self._cut(row[start:], most, side)])
                 shortened.add(index)
         return self._pack_within(frame, rows, shortened, truncate, side)
 
@@ -164,13 +167,14 @@ class TextTokenizer:
             if row and not self._are_ids(row):
                 position = next(at for at, token in enumerate(row) if not self._are_ids([token]))
                 raise InvalidTokenId(index, position)
-        return self._pack_within(Frame(Run(), 0, Run()), ids, set(), truncate, side)
+        rows = [np.array(row, np.int32) for row in ids]
+        return self._pack_within(Frame(Run(), 0, Run()), rows, set(), truncate, side)
 
     def _are_ids(self, row: Sequence[int]) -> bool:
         # By type, since a bool is an int to everything else.
         return set(map(type, row)) == {int} and min(row) >= 0 and max(row) < self.vocab_size
 
-    def _query_ids(self, query: str) -> Sequence[int]:
+    def _query_ids(self, query: str) -> Ids:
         if not self.text_limit.holds(query):
             raise QueryTooLong(None, self.max_tokens)
         (ids,) = self._tokenize([query])
@@ -182,7 +186,9 @@ class TextTokenizer:
         ids: list[int] = []
         for piece in re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]:
             ids += (
-                [self._specials[piece]] if piece in self._specials else self._tokenize([piece])[0]
+                [self._specials[piece]]
+                if piece in self._specials
+                else self._tokenize([piece])[0].tolist()
             )
         return Run(tuple(ids), (0,) * len(ids))
 
@@ -205,22 +211,32 @@ class TextTokenizer:
             ], shortened
         return [text[:most] for text, most in zip(texts, kept, strict=True)], shortened
 
-    def _tokenize(self, texts: list[str]) -> list[Sequence[int]]:
+    def _tokenize(self, texts: list[str]) -> list[Ids]:
         """Ids without special tokens. Releases the GIL."""
         try:
-            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        except TypeError:  # Rust cannot hold a lone surrogate
+            if self._pieces is None:
+                return self._encode(texts)
+            found = self._pieces.encode(texts)
+            others = iter(
+                self._encode([t for t, ids in zip(texts, found, strict=True) if ids is None])
+            )
+            return [next(others) if ids is None else ids for ids in found]
+        # A lone surrogate, which neither Rust nor UTF-8 can hold.
+        except (TypeError, UnicodeEncodeError):
             index = next(i for i, text in enumerate(texts) if not _is_unicode(text))
             raise InvalidText(index) from None
-        return [encoding.ids for encoding in encodings]
 
-    def _cut(self, row: Sequence[int], most: int, side: Side) -> Sequence[int]:
+    def _encode(self, texts: list[str]) -> list[Ids]:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+    def _cut(self, row: Ids, most: int, side: Side) -> Ids:
         return cut(row, most, side, self._later_ids)
 
     def _pack_within(
         self,
         frame: Frame,
-        rows: Sequence[Sequence[int]],
+        rows: Sequence[Ids],
         shortened: set[int],
         truncate: bool,
         side: Side,
@@ -230,8 +246,8 @@ class TextTokenizer:
         if over and not truncate:
             index = min(over)
             raise InputTooLong(index, len(rows[index]) + frame.tokens, self.max_tokens)
-        if frame.tokens == 0 and not all(rows):
-            raise EmptyInput(next(i for i, row in enumerate(rows) if not row))
+        if frame.tokens == 0 and not all(map(len, rows)):
+            raise EmptyInput(next(i for i, row in enumerate(rows) if not len(row)))
         cut_rows = [self._cut(row, room, side) for row in rows]
         return pack(frame, cut_rows, len(shortened | over))
 

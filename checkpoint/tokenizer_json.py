@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from checkpoint.characters import later_ids
 from checkpoint.errors import UnsupportedCheckpoint
+from checkpoint.pieces import PieceEncoder, piece_encoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +17,7 @@ class LoadedTokenizer:
     tokenizer: Tokenizer  # to which the names of special tokens are text
     specials: Mapping[str, int]  # their ids by name
     later_ids: frozenset[int]  # of tokens that begin within a character
+    pieces: PieceEncoder | None  # the same ids, for what it covers
 
 
 def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> LoadedTokenizer:
@@ -45,7 +47,7 @@ def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> LoadedTokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True
-    return LoadedTokenizer(tokenizer, specials, later)
+    return LoadedTokenizer(tokenizer, specials, later, piece_encoder(parsed, tokenizer))
 
 
 def _check_ids(parsed: Mapping[str, Any], vocab_size: int) -> None:

@@ -1,0 +1,1 @@
+"""Tokenizer libraries side by side: the same ids first, then CPU time."""
