@@ -41,7 +41,8 @@ def load_svg(rows: Sequence[LoadRow]) -> str:
     parts: list[str] = []
     for place, (inputs, tokens) in enumerate(kinds):
         of_kind = [row for row in rows if (row.inputs, row.tokens) == (inputs, tokens)]
-        title = f"{inputs} × {tokens} tokens a request: latency, ms"
+        lengths = f"{tokens} tokens" if isinstance(tokens, int) else f"{tokens} lengths"
+        title = f"{inputs} × {lengths} a request: latency, ms"
         parts += _latencies(Frame(0, place, title, "requests/s that arrive"), of_kind)
         frame = Frame(1, place, "what became of them, requests/s", "requests/s that arrive")
         parts += _answers(frame, of_kind)

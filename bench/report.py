@@ -94,17 +94,17 @@ def _suite_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-_ARRIVALS = "Load: Poisson arrivals, and what became of them"
+_ARRIVALS = "Load: Poisson arrivals, and what became of them; given up: never finished"
 _ARRIVAL_HEADERS = (
     *("tokens", "arrive/s", "of the peak", "arrivals", "answered", "refused", "failed"),
-    *("unfinished", "in flight"),
+    *("given up", "in flight"),
 )
 
 
 def _arrival_cells(row: LoadRow) -> tuple[str, ...]:
     counts = (row.arrivals, row.answered, row.refused, row.failed)
     return (
-        *(f"{row.inputs} × {row.tokens}", _figure(row.rate)),
+        *(f"{row.inputs}×{row.tokens}", _figure(row.rate)),
         "–" if row.share is None else f"{row.share:.0%}",
         *(f"{count:,}" for count in (*counts, row.unfinished, row.most_in_flight)),
     )
@@ -121,7 +121,7 @@ def _latency_cells(row: LoadRow) -> tuple[str, ...]:
     of = row.latency
     rates = (row.rate, row.requests_per_s, row.tokens_per_s)
     return (
-        *(f"{row.inputs} × {row.tokens}", *(_figure(rate) for rate in rates)),
+        *(f"{row.inputs}×{row.tokens}", *(_figure(rate) for rate in rates)),
         *(
             "∞" if ms is None else _figure(ms)
             for ms in (of.p50_ms, of.p90_ms, of.p99_ms, of.max_ms)

@@ -2,7 +2,7 @@
 
 import base64
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,21 @@ from numpy.typing import NDArray
 DIM = 384
 
 Vectors = NDArray[np.float32]
+Input = str | list[int]
 
 
 class StubEmbedder:
-    """Knows the vectors it is given by text and invents all others.
+    """Knows the vectors it is given by text, or by ids, and invents all others.
 
     `distort` sees the rows of every answer; `special_tokens` are added to each text's words.
     """
 
-    def __init__(self, known: dict[str, Vectors]) -> None:
+    def __init__(self, known: Mapping[str | tuple[int, ...], Vectors]) -> None:
         self.models = ["stub"]
         self.special_tokens = 2
         self.sends_floats = False
         self.fails_on_inputs = 0  # a request of so many texts is refused
+        self.max_tokens: int | None = None  # told with the models
         self.distort: Callable[[Vectors], Vectors] = lambda rows: rows
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -53,7 +55,8 @@ class StubEmbedder:
         return [text for texts in inputs for text in texts]
 
     async def _list(self, _: web.Request) -> web.Response:
-        return _json({"data": [{"id": model, "dtype": "float32"} for model in self.models]})
+        told = {} if self.max_tokens is None else {"max_model_len": self.max_tokens}
+        return _json({"data": [{"id": m, "dtype": "float32", **told} for m in self.models]})
 
     async def _embed(self, request: web.Request) -> web.Response:
         body = await self._body(request)
@@ -81,11 +84,15 @@ class StubEmbedder:
         self.headers.append(dict(request.headers))
         return body
 
-    def _rows(self, texts: list[str]) -> Vectors:
-        return np.stack([self._known[t] if t in self._known else _invented(t) for t in texts])
+    def _rows(self, inputs: list[Input]) -> Vectors:
+        keys = [one if isinstance(one, str) else tuple(one) for one in inputs]
+        return np.stack([self._known[k] if k in self._known else _invented(k) for k in keys])
 
-    def _tokens(self, texts: list[str]) -> int:
-        return sum(len(text.split()) + self.special_tokens for text in texts)
+    def _tokens(self, inputs: list[Input]) -> int:
+        return sum(
+            len(one.split()) + self.special_tokens if isinstance(one, str) else len(one)
+            for one in inputs
+        )
 
     def _encode(self, row: Vectors) -> str | list[float]:
         if self.sends_floats:
@@ -93,8 +100,8 @@ class StubEmbedder:
         return base64.b64encode(row.astype("<f4").tobytes()).decode()
 
 
-def _invented(text: str) -> Vectors:
-    vector = np.random.default_rng(zlib.crc32(text.encode())).normal(size=DIM)
+def _invented(key: str | tuple[int, ...]) -> Vectors:
+    vector = np.random.default_rng(zlib.crc32(str(key).encode())).normal(size=DIM)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 

@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from stub_embedder import StubEmbedder
 
 from bench.client import RequestFailed
-from bench.gate import CheckFailed
+from bench.gate import CheckFailed, Reference
+from bench.inputs import read_encoder
 from bench.measure import Effort
 from bench.options import DEFAULT_SUITES, parse
 from bench.progress import Bar
@@ -19,6 +20,8 @@ from bench.report import markdown
 from bench.results import Results, write
 from bench.run import run
 from bench.suites import SUITES
+from bench.suites.load import CLIENTS
+from checkpoint.find import DEFAULT_MODEL, find_model
 
 ROOT = Path(__file__).parents[2]
 RESULTS = TypeAdapter(Results)
@@ -26,8 +29,10 @@ RESULTS = TypeAdapter(Results)
 
 async def small_run(*arguments: str) -> Results:
     """Enough requests to pass through every step."""
-    options = parse([*arguments, "--sizes", "16,24"])
-    return await run(replace(options, effort=Effort(0.0, 0.0, 3)), Bar())
+    sizes = [] if "load" in arguments else ["--sizes", "16,24"]
+    options = parse([*arguments, *sizes])
+    load = replace(options.load, warmup_s=0.0, seconds=0.3)
+    return await run(replace(options, effort=Effort(0.0, 0.0, 3), load=load), Bar())
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -78,6 +83,83 @@ async def test_one_of_several_models_has_to_be_named(stub: StubEmbedder) -> None
     assert results.model == stub.requests[0]["model"] == "two"
 
 
+async def test_load_finds_the_peak_and_measures_shares_of_it(stub: StubEmbedder) -> None:
+    results = await small_run("load", "--rates", "10%,20%,40", "--url", stub.url)
+    per_s = max(row.inputs_per_s for row in results.rows)
+    assert [row.clients for row in results.rows] == [*CLIENTS[: len(results.rows)]]
+    assert [row.rate for row in results.loads] == pytest.approx([per_s / 10, per_s / 5, 40])
+    assert [row.share for row in results.loads] == pytest.approx([0.1, 0.2, 40 / per_s])
+    for row in results.loads:
+        assert row.arrivals == row.answered > 0
+        assert row.latency.max_ms is not None
+        assert row.tokens == "mixed"
+        assert row.tokens_per_s == pytest.approx(81 * row.inputs_per_s, rel=0.5)
+
+
+async def test_load_at_given_rates_needs_no_peak(stub: StubEmbedder) -> None:
+    results = await small_run("load", "--rates", "50", "--inputs", "3", "--url", stub.url)
+    assert not results.rows
+    assert results.loads[0].share is None
+    assert results.loads[0].inputs_per_s == pytest.approx(3 * results.loads[0].requests_per_s)
+
+
+async def test_load_on_a_server_that_refuses_is_counted(stub: StubEmbedder) -> None:
+    stub.fails_on_inputs = 1
+    arguments = ("load", "--no-check", "--rates", "50", "--url", stub.url)
+    (row,) = (await small_run(*arguments)).loads
+    assert row.refused == row.arrivals > 0
+    assert row.answered == row.requests_per_s == 0
+    assert row.latency.p50_ms is None
+    assert sum(row.reasons.values()) == row.refused
+    assert all("503" in reason for reason in row.reasons)
+
+
+async def test_seed_repeats_the_arrivals(stub: StubEmbedder) -> None:
+    arguments = ("load", "--rates", "80", "--no-check", "--url", stub.url, "--seed", "a")
+    first, again = await small_run(*arguments), await small_run(*arguments)
+    assert first.loads[0].arrivals == again.loads[0].arrivals
+
+
+async def test_token_arrays_are_checked_and_sent_in_place_of_texts(reference: Reference) -> None:
+    encode = read_encoder(find_model(DEFAULT_MODEL).directory / "tokenizer.json")
+    ids = [tuple(one) for one in encode(reference.texts)]
+    async with StubEmbedder(dict(zip(ids, reference.vectors, strict=True))) as stub:
+        stub.models = [DEFAULT_MODEL]
+        results = await small_run("latency", "--input", "tokens", "--url", stub.url)
+    assert results.check is not None
+    assert "token arrays" in results.inputs
+    assert {type(one) for one in stub.texts} == {list}
+    assert {body["token_input"] for body in stub.requests} == {"native"}
+    assert {len(one) for one in stub.texts[-3:]} == {24}
+
+
+async def test_token_arrays_that_mean_other_tokens_to_the_server_are_not_timed(
+    stub: StubEmbedder,
+) -> None:
+    stub.models = [DEFAULT_MODEL]
+    with pytest.raises(CheckFailed, match="cosine"):
+        await small_run("latency", "--input", "tokens", "--url", stub.url)
+
+
+async def test_texts_of_ones_own_are_sent_and_nothing_else(
+    stub: StubEmbedder, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "mine.txt"
+    corpus.write_text("first text\nthe second\na third one of several words\n")
+    options = parse(["throughput", "--no-check", "--corpus", str(corpus), "--url", stub.url])
+    results = await run(replace(options, effort=Effort(0.0, 0.0, 3)), Bar())
+    assert {row.tokens for row in results.rows} == {"corpus"}
+    assert set(stub.texts) == set(corpus.read_text().splitlines())
+    assert "3 lines of mine.txt" in results.inputs
+
+
+async def test_default_sizes_end_at_the_limit_that_the_server_tells(stub: StubEmbedder) -> None:
+    stub.max_tokens = 100
+    options = parse(["latency", "--no-check", "--url", stub.url])
+    results = await run(replace(options, effort=Effort(0.0, 0.0, 3)), Bar())
+    assert [row.tokens for row in results.rows] == [16, 100]
+
+
 async def test_json_file_is_the_results(stub: StubEmbedder, tmp_path: Path) -> None:
     results = await small_run("--url", stub.url)
     write(results, tmp_path / "new" / "out.json")
@@ -107,6 +189,32 @@ async def test_command_writes_the_json_file_and_the_tables(
     assert "| 1 | 1 | 16 |" in out.with_suffix(".md").read_text()
 
 
+async def test_command_writes_a_plot_beside_and_shows_it(
+    stub: StubEmbedder, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    code, output, _ = await command(
+        *("load", "--rates", "40,80", "--seconds", "0.1", "--url", stub.url, "--json", str(out))
+    )
+    assert code == 0
+    assert "arrive/s" in output
+    assert (tmp_path / "run-load.svg").read_text().startswith("<svg")
+    assert "(run-load.svg)" in out.with_suffix(".md").read_text()
+
+
+async def test_florilege_bench_is_the_same_command(stub: StubEmbedder, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    arguments = ("latency", "--sizes", "16", "--seconds", "0.01", "--url", stub.url)
+    entry = ("-c", "from cli.main import app; app()", "bench")
+    code, output, _ = await python(*entry, *arguments, "--json", str(out))
+    assert code == 0
+    assert "Latency: one text a request" in output
+    assert out.exists()
+    code, _, errors = await python(*entry, "load", "--rates", "none")
+    assert code == 2
+    assert "neither requests/s nor a share" in errors
+
+
 async def test_command_refuses_wrong_vectors_in_one_line(
     stub: StubEmbedder, tmp_path: Path
 ) -> None:
@@ -120,8 +228,12 @@ async def test_command_refuses_wrong_vectors_in_one_line(
 
 
 async def command(*arguments: str) -> tuple[int | None, str, str]:
+    return await python("-m", "bench", *arguments)
+
+
+async def python(*arguments: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench", *arguments),
+        *(sys.executable, *arguments),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
