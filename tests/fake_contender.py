@@ -11,13 +11,14 @@ from bench.peers.contender import About, Contender, Size
 from bench.peers.models import MINILM, Model
 from bench.peers.process import PeerFailed
 from bench.peers.roster import Entrant
+from bench.texts import MIXED_TEXTS
 
 SIZES = tuple(Size(count) for count in (4, 8, 16))
 
 
 @dataclass(eq=False)
 class FakeContender:
-    """`seconds`: for any texts, by size; `alone`: of a text by itself, one after another."""
+    """`seconds`: for the mixed texts, by size; `alone`: of a text by itself, one after another."""
 
     name: str
     log: list[tuple[str, Size, str]]
@@ -37,7 +38,7 @@ class FakeContender:
         if self.fails_at == "embed":
             raise PeerFailed("out of breath")
         self.log.append((self.name, size, texts[0]))
-        return self.seconds[size.count]
+        return self.seconds[size.count] * len(texts) / MIXED_TEXTS
 
     async def alone_s(self, texts: list[str]) -> list[float]:
         assert self.awake

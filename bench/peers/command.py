@@ -2,9 +2,10 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,13 +56,23 @@ def main(arguments: Sequence[str]) -> None:
         if not options.model.directory.exists():
             raise PeersMissing(f"no {options.model.directory}: python -m bench.peers.environment")
         taking = entrants(options.model, options.peers)
-        results = uvloop.run(measure_peers(options, taking, tell))
+        results = uvloop.run(_until_terminated(measure_peers(options, taking, tell)))
     plot = Path("peers.svg") if options.json_path is None else options.json_path.with_suffix(".svg")
     report = peers_markdown(results, plot.name)
     keep(results, report, options.json_path)
     if options.json_path is not None:
         plot.write_text(peers_svg(results))
     sys.stdout.write(report)
+
+
+async def _until_terminated(measuring: Coroutine[None, None, PeersResults]) -> PeersResults:
+    """What sleeps does not end with its parent: everything is ended on SIGTERM as on SIGINT."""
+    task = asyncio.ensure_future(measuring)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
 
 
 def parse(arguments: Sequence[str]) -> PeersOptions:

@@ -24,7 +24,7 @@ Tell = Callable[[str], None]  # what is being done, for whoever waits
 # What ends a peer's part in a run, and the run itself where it is ours.
 FAILURES = (PeerFailed, PeersMissing, RequestFailed, StartFailed, OSError)
 
-_SLOW_S = 1.5  # a sweep that takes longer for a size is not repeated
+_SLOW_S = 1.2  # whoever takes longer for the texts of a load is swept over half of them
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,12 @@ async def measure_load(load: Load, taking: Field, plan: Plan) -> list[LoadRow]:
         player.swept, player.rounds_s = {}, []
     if not load.alone:
         texts = [load.texts(plan.texts) for _ in range(2)]
-        plan.tell(f"peers: {load.name}, the best size of each")
-        await taking.turns(lambda player: _sweep(load, player, texts), order)
+
+        async def sweep(player: Player) -> None:
+            plan.tell(f"peers: {load.name}, the best size of {player.entrant.about.key}")
+            await _sweep(load, player, texts)
+
+        await taking.turns(sweep, order)
     for number in range(1, plan.rounds + 1):
         plan.tell(f"peers: {load.name}, round {number} of {plan.rounds}")
         await taking.turns(_timed(load, load.texts(plan.texts)), order)
@@ -154,15 +158,17 @@ def _timed(load: Load, texts: list[str]) -> Callable[[Player], Awaitable[None]]:
 
 
 async def _sweep(load: Load, player: Player, texts: Sequence[list[str]]) -> None:
-    """Twice where it is quick, of which the faster counts."""
+    """Over all of `texts` where it is quick, of which the fastest counts; else over a part."""
+    part = texts[0][: len(texts[0]) // 4]
 
     async def ask(contender: Contender) -> None:
-        for size in contender.about.sizes:
-            for corpus in texts:
-                seconds = await load.turn(contender, corpus, size)
-                player.swept[size] = min(seconds, player.swept.get(size, seconds))
-                if seconds * len(corpus) > _SLOW_S:
-                    break
+        sizes = contender.about.sizes
+        seconds = await load.turn(contender, part, sizes[-1])  # warms up
+        slow = seconds * len(texts[0]) > _SLOW_S
+        for size in sizes:
+            corpora = [texts[0][: len(texts[0]) // 2]] if slow else texts
+            times = [await load.turn(contender, corpus, size) for corpus in corpora]
+            player.swept[size] = min(times)
 
     await player.turn(ask)
 

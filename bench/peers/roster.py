@@ -104,7 +104,7 @@ def _versioned(about: About, environment: str, *libraries: str) -> About:
 
 
 def _infinity(engine: str, *flags: str) -> Entrant:
-    about = About(f"infinity, {engine}", "float32", (Size(32), *_REQUESTS, Size(256)), "HTTP")
+    about = About(f"infinity, {engine}", "float32", (Size(32), *_REQUESTS[:2], Size(128)), "HTTP")
 
     def start(model: Model) -> AbstractAsyncContextManager[ServerContender]:
         command = (

@@ -64,15 +64,27 @@ async def test_each_runs_at_its_best_size(match: Match) -> None:
     assert figures(rows["peer"]).median == 80.0
 
 
-async def test_quick_sweep_is_repeated_and_the_faster_counts(match: Match) -> None:
-    times = iter([1.0, 0.5, 1.2, 0.4, 2.0])  # the last is too slow to be repeated
+@pytest.mark.parametrize(
+    ("warm_s", "swept"),
+    [
+        (0.2, {"4 texts": 512.0, "8 texts": 640.0, "16 texts": 256.0}),  # 256 texts, the faster
+        (0.4, {"4 texts": 128.0, "8 texts": 256.0, "16 texts": 128 / 1.2}),  # 128 texts, once
+    ],
+)
+async def test_quick_sweep_is_repeated_and_the_faster_counts(
+    match: Match, warm_s: float, swept: dict[str, float]
+) -> None:
+    """Who takes long for a quarter of the texts is swept over half of them."""
+    times = iter([warm_s, 1.0, 0.5, 1.2, 0.4, 2.0, 1.0])
+    asked: list[int] = []
 
     async def embed_s(texts: list[str], size: Size) -> float:
+        asked.append(len(texts))
         return next(times, 1.0)
 
     match.ours.embed_s = embed_s  # type: ignore[method-assign]
-    swept = (await match.mixed())["ours"].swept
-    assert swept == {"4 texts": 512.0, "8 texts": 640.0, "16 texts": 128.0}
+    assert (await match.mixed())["ours"].swept == pytest.approx(swept)
+    assert asked[:4] == [64, *([128] * 3 if warm_s > 0.3 else [256] * 3)]
 
 
 async def test_ratio_is_of_each_round() -> None:
