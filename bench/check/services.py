@@ -25,8 +25,9 @@ from engine.engine import Engine, EngineConfig
 
 SHORT, LARGE, REDIS = "one short text over HTTP", "256 × 80 tokens over HTTP", "Redis over memory"
 _COMMAND = ("-c", "from cli.main import app; app()")
-_SERVE = (*_COMMAND, "serve", "--port", "0")
-_WORKER = (*_COMMAND, "worker")
+_CPU = ("--device", "cpu")  # as the engine beside them
+_SERVE = (*_COMMAND, "serve", "--port", "0", *_CPU)
+_WORKER = (*_COMMAND, "worker", *_CPU)
 
 _SHORT_CASE, _SHORT_TURN = Case(clients=1, inputs=1, tokens=16), 40
 _LARGE_CASE, _LARGE_TURN = Case(clients=1, inputs=256, tokens=80), 1
