@@ -4,7 +4,6 @@ A frame is `<u4 header length> <JSON header, padded to 8 bytes> <arrays, one aft
 header names each array's shape, so that decoding copies nothing and trusts nothing.
 """
 
-import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -198,11 +197,7 @@ def _encode_frame(kind: str, header: dict[str, Any], arrays: Arrays) -> bytes:
     }
     head = orjson.dumps(header)
     head += b" " * (-(len(head) + 4) % 8)
-    body = [
-        np.ascontiguousarray(a, _ARRAYS[name][0]).data.cast("B")
-        for name, a in arrays.items()
-        if a.size
-    ]
+    body = [np.ascontiguousarray(a, _ARRAYS[name][0]).data for name, a in arrays.items() if a.size]
     return b"".join([struct.pack("<I", len(head)), head, *body])
 
 
@@ -233,23 +228,20 @@ def _read_arrays(
     if not isinstance(shapes, dict):
         raise WireError("the header names no arrays")
     for name, shape in shapes.items():
-        if name not in _ARRAYS or not _is_shape(shape, _ARRAYS[name][1]):
+        dtype, dimensions = _ARRAYS.get(name, (None, 0))
+        if dtype is None or type(shape) is not list or len(shape) != dimensions:
             raise WireError("an array of unknown name or shape")
-        count = math.prod(shape)
-        dtype = _ARRAYS[name][0]
+        count = 1
+        for length in shape:
+            if type(length) is not int or not 0 <= length < 2**31:
+                raise WireError("an array of unknown name or shape")
+            count *= length
         if offset + count * dtype.itemsize > len(data):
             raise WireError("the frame ends inside an array")
-        arrays[name] = np.frombuffer(data, dtype, count, offset).reshape(shape)
+        array = np.frombuffer(data, dtype, count, offset)
+        arrays[name] = array if dimensions == 1 else array.reshape(shape)
         offset += count * dtype.itemsize
     return arrays
-
-
-def _is_shape(shape: object, dimensions: int) -> bool:
-    return (
-        isinstance(shape, list)
-        and len(shape) == dimensions
-        and all(type(n) is int and 0 <= n < 2**31 for n in shape)
-    )
 
 
 def _build(cls: type[Message], header: dict[str, Any], arrays: Arrays) -> Message:
