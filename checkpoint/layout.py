@@ -4,11 +4,22 @@ With it, a query is tokenized once for all its documents, and a cut text keeps i
 token: both are plain array work that tokenizer.json's own post-processor cannot do.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from checkpoint.errors import UnsupportedCheckpoint
+
+# How Qwen's and Llama 3's tokenizers split a text: alike but for the digits of a number.
+_SPLITS = tuple(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+    + number
+    + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+    for number in (r"\p{N}", r"\p{N}{1,3}")
+)
 
 PROBES = ("a", "0", ".", "あ")  # one of them has an id in any vocabulary worth serving
 
@@ -62,6 +73,37 @@ def read_layout(tokenizer: Tokenizer, texts: int) -> Layout:
             "tokenizer.json: its post_processor does more than put special tokens around the text"
         )
     return layout
+
+
+def parts_before_space(tokenizer_json: Mapping[str, Any]) -> bool:
+    """Whether what stands behind a space never changes the tokens before it.
+
+    So it is in the byte-level BPE of GPT-2 and of those that split like it: a space belongs to the
+    word behind it, and all but whitespace ends before it.
+    """
+    step = tokenizer_json.get("pre_tokenizer") or {}
+    steps = step.get("pretokenizers", ()) if step.get("type") == "Sequence" else (step,)
+    if not steps or steps[-1].get("type") != "ByteLevel" or steps[-1].get("add_prefix_space"):
+        return False
+    if len(steps) == 1:
+        splits = steps[-1].get("use_regex", True)
+    else:
+        splits = len(steps) == 2 and _is_known_split(steps[0])
+    normalizer = tokenizer_json.get("normalizer") or {"type": "NFC"}
+    reaches = any(
+        " " in token["content"] or token.get("rstrip")
+        for token in tokenizer_json.get("added_tokens", ())
+    )
+    return bool(splits) and normalizer.get("type") == "NFC" and not reaches
+
+
+def _is_known_split(step: Mapping[str, Any]) -> bool:
+    return (
+        step.get("type") == "Split"
+        and step.get("pattern", {}).get("Regex") in _SPLITS
+        and step.get("behavior") == "Isolated"
+        and not step.get("invert")
+    )
 
 
 def _probe(tokenizer: Tokenizer) -> tuple[str, tuple[int, ...]]:

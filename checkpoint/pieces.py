@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
 from checkpoint.character_table import (
     CharacterTable,
@@ -221,12 +222,13 @@ def _put_table(setup: _Setup, table: CharacterTable) -> object:
 
 def _differing(encoder: PieceEncoder, tokenizer: Tokenizer, characters: str) -> int | None:
     """The first text of the check of which the ids are others; None if all are the same."""
-    # Each character by itself, and behind one that SentencePiece's normalizer would change together
-    # with whatever joins it.
+    # Each character behind one that SentencePiece's normalizer would change together with whatever
+    # joins it; for WordPiece, where a word with an unknown character is unknown, each by itself.
     texts = [*_CHECKED]
+    before = "" if type(tokenizer.model) is WordPiece else "ª"
     for start in range(0, len(characters), 256):
         part = characters[start : start + 256]
-        texts += [" ".join(part), " ".join(f"ª{character}" for character in part)]
+        texts.append(f" {before}".join(part))
     expected = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     for index, (row, right) in enumerate(zip(encoder.encode(texts), expected, strict=True)):
         if row is not None and row.tolist() != right.ids:

@@ -40,6 +40,7 @@ class TextTokenizer:
         self._specials = loaded.specials
         self._later_ids = loaded.later_ids
         self._pieces = loaded.pieces
+        self._parts_before_space = loaded.parts_before_space
         self._single = read_layout(self._tokenizer, texts=1)
         self._pair = read_layout(self._tokenizer, texts=2)
         if self._single.specials >= max_tokens:
@@ -136,18 +137,21 @@ class TextTokenizer:
         """
         parts = template_parts(asked.template)
         head = parts.before_document(asked)
-        frame = Frame(self._template_run(parts.prefix), 0, self._template_run(parts.suffix))
-        least = frame.tokens + len(self._query_ids(head))
+        shared, behind = self._parts_of_head(head)
+        shared_ids = tuple(self._query_ids(shared).tolist())
+        before = self._template_run(parts.prefix) + Run(shared_ids, (0,) * len(shared_ids))
+        frame = Frame(before, 0, self._template_run(parts.suffix))
+        least = frame.tokens + len(self._query_ids(behind))
         if least >= self.max_tokens:
             raise QueryTooLong(least, self.max_tokens)
         documents, shortened = self._measure(documents, truncate, side)
-        texts = [head + document for document in documents]
+        texts = [behind + document for document in documents]
         rows = self._tokenize(texts)
         for index, row in enumerate(rows):
             over = truncate and frame.tokens + len(row) > self.max_tokens
             if not over and max_document_tokens is None:
                 continue
-            start = self._tokens_before(texts[index], len(head))
+            start = self._tokens_before(texts[index], len(behind))
             room = max(0, self.max_tokens - frame.tokens - start) if truncate else len(row)
             most = room if max_document_tokens is None else min(room, max_document_tokens)
             if len(row) - start > most:
@@ -179,6 +183,12 @@ class TextTokenizer:
             raise QueryTooLong(None, self.max_tokens)
         (ids,) = self._tokenize([query])
         return ids
+
+    def _parts_of_head(self, head: str) -> tuple[str, str]:
+        """What is tokenized once for all documents, and what together with each."""
+        if self._parts_before_space and re.search(r"\S $", head):
+            return head[:-1], " "
+        return "", head
 
     def _template_run(self, text: str) -> Run:
         """The ids of text of a template, where the names of special tokens are special."""

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from checkpoint.characters import later_ids
 from checkpoint.errors import UnsupportedCheckpoint
+from checkpoint.layout import parts_before_space
 from checkpoint.pieces import PieceEncoder, piece_encoder
 
 
@@ -18,6 +19,7 @@ class LoadedTokenizer:
     specials: Mapping[str, int]  # their ids by name
     later_ids: frozenset[int]  # of tokens that begin within a character
     pieces: PieceEncoder | None  # the same ids, for what it covers
+    parts_before_space: bool  # see `layout.parts_before_space`
 
 
 def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> LoadedTokenizer:
@@ -47,7 +49,8 @@ def load_tokenizer(tokenizer_json: bytes, vocab_size: int) -> LoadedTokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True
-    return LoadedTokenizer(tokenizer, specials, later, piece_encoder(parsed, tokenizer))
+    pieces = piece_encoder(parsed, tokenizer)
+    return LoadedTokenizer(tokenizer, specials, later, pieces, parts_before_space(parsed))
 
 
 def _check_ids(parsed: Mapping[str, Any], vocab_size: int) -> None:

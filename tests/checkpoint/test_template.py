@@ -1,11 +1,18 @@
+import json
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.packaged import locate
 from tokenizers import Tokenizer
 
+from bench.tokenizers.corpus import odd_texts
 from checkpoint.characters import Side
+from checkpoint.encoded import Ids
 from checkpoint.errors import InputTooLong, InvalidText, QueryTooLong, UnsupportedCheckpoint
+from checkpoint.layout import parts_before_space
 from checkpoint.rerank_template import QWEN3_RERANKER, TemplatedQuery, template_parts
 from checkpoint.tokenizer import Encoded, TextTokenizer
 
@@ -59,6 +66,81 @@ def test_ids_are_those_of_the_three_parts(chat_json: bytes) -> None:
         assert encoded.truncated == 0
 
     check()
+
+
+def test_query_is_tokenized_once_for_all_documents(
+    chat_json: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = TextTokenizer(chat_json, 2000, VOCAB)
+    whole, asked_for = tokenizer._tokenize, list[str]()
+
+    def tokenize(texts: list[str]) -> list[Ids]:
+        asked_for.extend(texts)
+        return whole(texts)
+
+    monkeypatch.setattr(tokenizer, "_tokenize", tokenize)
+    tokenizer.encode_template(asked("a quick fox"), ["dog", "cat", ""])
+    assert sum("a quick fox" in text for text in asked_for) == 1
+
+
+@pytest.mark.parametrize("name", ["qwen3", "chat"])
+def test_ids_around_the_query_are_those_of_the_whole_text(
+    name: str, chat_json: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it ends, whatever the document begins with, cut on either side or not at all."""
+    data = chat_json if name == "chat" else locate("qwen3").read_bytes()
+    long, short = (TextTokenizer(data, tokens, 151_936) for tokens in (32_768, 190))
+    if name == "chat":
+        short = TextTokenizer(data, least_tokens(data) + 40, VOCAB)
+    documents = [text for text in odd_texts(300) if len(text) < 200]
+    for query in ("the fox", " ", "e\u0301", "<think>", "1 2\n", "it'", "\u0301", "日本語"):
+        for tokenizer, side in ((long, "right"), (short, "right"), (short, "left")):
+            for most in (None, 7):
+                once, apart = (
+                    _encoded(tokenizer, parts, query, documents, most, side, monkeypatch)
+                    for parts in (True, False)
+                )
+                assert once == apart
+
+
+def _encoded(
+    tokenizer: TextTokenizer,
+    parts: bool,
+    query: str,
+    documents: list[str],
+    most: int | None,
+    side: Side,
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[list[list[int]], int]:
+    assert tokenizer._parts_before_space
+    with monkeypatch.context() as changed:
+        changed.setattr(tokenizer, "_parts_before_space", parts)
+        encoded = tokenizer.encode_template(
+            asked(query), documents, max_document_tokens=most, side=side
+        )
+    return rows(encoded), encoded.truncated
+
+
+SPLIT = {"type": "Split", "pattern": {"Regex": r"\s+|\w+"}, "behavior": "Isolated", "invert": False}
+SPLIT_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+REACHING: Mapping[str, Mapping[str, object]] = {
+    "a space before the text": {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True}},
+    "nothing splits": {"pre_tokenizer": SPLIT_BYTES},
+    "another split": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [SPLIT, SPLIT_BYTES]}},
+    "no pre-tokenizer": {"pre_tokenizer": None},
+    "another normalizer": {"normalizer": {"type": "NFKC"}},
+    "an added token with a space": {"added_tokens": [{"content": "a b"}]},
+    "an added token that takes spaces": {"added_tokens": [{"content": "a", "rstrip": True}]},
+}
+
+
+@pytest.mark.parametrize("changes", REACHING.values(), ids=REACHING)
+def test_tokens_that_may_reach_over_a_space_are_not_parted(
+    chat_json: bytes, changes: Mapping[str, object]
+) -> None:
+    parsed = json.loads(chat_json)
+    assert parts_before_space(parsed)
+    assert not parts_before_space({**parsed, **changes})
 
 
 def test_special_tokens_are_the_templates_alone(chat_json: bytes) -> None:
