@@ -104,7 +104,6 @@ class Worker:
                 self._batches.add(task)
                 task.add_done_callback(self._batches.discard)
                 task.add_done_callback(self._see_end)
-                await asyncio.sleep(0)  # its step goes to the engine, before the next is seen to
             if self._leaving is not None:
                 await self._leaving
             await self._hand_back()  # what came while it was drained too, or what a dead engine has
