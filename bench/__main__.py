@@ -33,6 +33,10 @@ def main() -> None:
         from bench.check.command import main as check
 
         check(arguments[1:])
+    elif suite == ["tokenizers"]:
+        from bench.tokenizers.command import main as tokenizers
+
+        tokenizers(arguments[1:])
     elif suite == ["quotas"]:
         from bench.quotas.command import main as quotas
 

@@ -103,7 +103,7 @@ def descriptions(lists: Path = LISTS) -> list[str]:
 
     Raises CorpusMissing.
     """
-    texts = []
+    texts: list[str] = []
     for language in LANGUAGES:
         paths = sorted(lists.glob(f"*_dists_*_main_i18n_Translation-{language}*"))
         if not paths:
