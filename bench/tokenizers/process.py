@@ -69,9 +69,8 @@ class LibraryProcess:
         line = self._process.stdout.readline()
         if line:
             return json.loads(line)
-        assert self._process.stderr is not None  # noqa: S101
-        said = self._process.stderr.read().strip().splitlines()
-        code = self._process.wait()
+        _, told = self._process.communicate()
+        said, code = told.strip().splitlines(), self._process.returncode
         # An exception is the last line; a panic says where, and behind it what.
         panic = [
             f"panicked: {said[at + 1]}"
