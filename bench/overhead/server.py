@@ -95,7 +95,10 @@ async def _serve(settings: Settings, load: Load) -> int:
     observed, workers = await _side(settings, observers, models, thread)
     bare, bare_workers = await _side(settings, bare_observers, models, thread)
     bare.user_middleware = [
-        Middleware(_UnloggedRequests, *m.args, **m.kwargs) for m in bare.user_middleware
+        Middleware(_UnloggedRequests, *m.args, **m.kwargs)
+        if cast(object, m.cls) is RequestMiddleware
+        else m
+        for m in bare.user_middleware
     ]
     running = [asyncio.create_task(worker.run()) for worker in (*workers, *bare_workers)]
     servers = [HttpServer(settings.host, 0, drain_s=1.0) for _ in range(3)]
