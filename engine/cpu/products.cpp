@@ -64,7 +64,8 @@ INLINE void transpose(__m512i (&rows)[16]) {
 }
 
 // Rows behind the last token are zeros. Where `words` is no multiple of 16 a block reaches into
-// the next one, which is written later, and the last one into the values.
+// the next one, which is written later, and the last one by at most 240 words into the values, which
+// are 256 and more.
 void pack_keys(Word* packed, const Word* keys, long stride, long tokens, long words) {
   for (long j = 0; j < tokens; j += 16)
     for (long c = 0; c < words; c += 16) {
@@ -231,14 +232,12 @@ void attend_piece(const Attention& layer, const Piece& piece, const Word* qkv, W
   const long start = offsets[piece.sequence], tokens = offsets[piece.sequence + 1] - start;
   const long padded = rounded_up(tokens, 16), columns = rounded_up(layer.head_dim, 32);
   const long key_words = padded * words, value_words = padded / T::PER_WORD * columns;
-  // Scores begin behind what the last block of keys may reach into where there are few values.
-  const long slack = 16 * 16;
-  Word* memory = scratch(key_words + value_words + slack + MOST_ROWS * (padded + 16));
+  Word* memory = scratch(key_words + value_words + MOST_ROWS * (padded + 16));
   const Word* token = qkv + start * stride;
   Head head{};
   head.query_stride = stride, head.attended_stride = layer.heads * words;
   head.keys = memory, head.values = memory + key_words;
-  head.scores = reinterpret_cast<float*>(memory + key_words + value_words + slack);
+  head.scores = reinterpret_cast<float*>(memory + key_words + value_words);
   head.tokens = tokens, head.words = words, head.head_dim = layer.head_dim, head.columns = columns;
   head.layer = &layer;
   const Word* keys = token + (layer.heads + piece.kv_head) * words;
