@@ -40,8 +40,8 @@ class Model:
 
 
 MINILM = Model("minilm", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2.npz")
-# query, colon: two tokens.
-E5 = Model("e5", "multilingual-e5-small", "multilingual-e5-small.npz", "query: ", 4)
+# "que", "ry", ":" are three tokens.
+E5 = Model("e5", "multilingual-e5-small", "multilingual-e5-small.npz", "query: ", 5)
 MODELS = {model.key: model for model in (MINILM, E5)}
 
 
