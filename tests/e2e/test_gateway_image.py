@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,12 @@ def test_gateway_image_is_made_of_pinned_versions_alone(image: Image) -> None:
 
 def test_gateway_image_has_the_database_driver_for_several_gateways(image: Image) -> None:
     image.run("python", "-c", "import asyncpg")
+
+
+def test_gateway_image_has_the_tokenizer_that_is_compiled(image: Image) -> None:
+    asked = "from checkpoint.pieces import compiled; print(compiled())"
+    found = image.run("python", "-c", asked).stdout.strip()
+    assert found != "None" or shutil.which("g++") is None
 
 
 def test_every_pin_has_a_wheel_for_the_python_of_the_image(image: Image, tmp_path: Path) -> None:
