@@ -199,3 +199,9 @@ bench: .venv/.dev ## The benchmark suites against a running server
 .PHONY: bench-check
 bench-check: .venv/.dev redis-server ## Ratios of speeds, measured now, beside the committed ones; on a quiet machine
 	$(BIN)/python -m bench check
+
+.PHONY: peers
+peers: .venv/.dev redis-server ## Ourselves beside other libraries and servers, each in an environment of its own, into bench/results/peers/
+	-$(BIN)/python -m bench.peers.environment
+	$(BIN)/python -m bench peers --model minilm --json bench/results/peers/all-MiniLM-L6-v2.json
+	$(BIN)/python -m bench peers --model e5 --loads mixed,q16 --json bench/results/peers/multilingual-e5-small.json
