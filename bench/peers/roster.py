@@ -136,7 +136,7 @@ def _llama_cpp(model: Model) -> AbstractAsyncContextManager[ServerContender]:
     command = (
         *(str(python_of("llama-cpp")), "-m", "llama_cpp.server", "--embedding", "true"),
         *("--model", str(model.exports / "model.gguf"), "--model_alias", model.name),
-        # Texts of a batch attend to all of it, behind a mask: in 2,048 tokens it is a third as fast.
+        # Texts of a batch attend to all of it, behind a mask: of 2,048 tokens it is far slower.
         *("--n_ctx", context, "--n_batch", context, "--n_ubatch", context),
         *("--n_threads", threads, "--n_threads_batch", threads, "--verbose", "false"),
         *("--host", "127.0.0.1", "--port", "{port}"),
