@@ -1,7 +1,8 @@
 """The HTTP client that the load comes from: texts in, float32 vectors or scores out."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -83,11 +84,12 @@ class Client:
             "/v1/embeddings",
             {"model": self.model, "input": inputs, "encoding_format": "base64", **self.fields},
         )
-        data = sorted(answer["data"], key=lambda item: int(item["index"]))
-        if len(data) != len(inputs):
-            raise RequestFailed(f"{len(data)} vectors for {len(inputs)} inputs")
-        vectors = np.stack([_vector(item["embedding"]) for item in data])
-        return Embeddings(vectors, int(answer["usage"]["prompt_tokens"]))
+        with _understood("/v1/embeddings"):
+            data = sorted(answer["data"], key=lambda item: int(item["index"]))
+            if len(data) != len(inputs):
+                raise RequestFailed(f"{len(data)} vectors for {len(inputs)} inputs")
+            vectors = np.stack([_vector(item["embedding"]) for item in data])
+            return Embeddings(vectors, int(answer["usage"]["prompt_tokens"]))
 
     async def rerank(self, query: str, documents: list[str]) -> Scores:
         answer = await self._request(
@@ -96,14 +98,16 @@ class Client:
             {"model": self.model, "query": query, "documents": documents},
         )
         values = np.full(len(documents), np.nan, np.float32)
-        for result in answer["results"]:
-            values[result["index"]] = result["relevance_score"]
-        return Scores(values, int(answer["usage"]["total_tokens"]))
+        with _understood("/v1/rerank"):
+            for result in answer["results"]:
+                values[result["index"]] = result["relevance_score"]
+            return Scores(values, int(answer["usage"]["total_tokens"]))
 
     async def models(self) -> list[dict[str, Any]]:
         """As the server describes them; only `id` is sure to be there."""
-        data: list[dict[str, Any]] = (await self._request("GET", "/v1/models"))["data"]
-        return data
+        answer = await self._request("GET", "/v1/models")
+        with _understood("/v1/models"):
+            return [{**entry, "id": str(entry["id"])} for entry in answer["data"]]
 
     async def _request(self, method: str, path: str, body: object = None) -> Any:
         content = None if body is None else orjson.dumps(body)
@@ -116,7 +120,17 @@ class Client:
                     raise kind(f"{method} {path}: {response.status} {reason}")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise RequestFailed(f"{method} {self._base}{path}: {error!r}") from error
-        return orjson.loads(answer)
+        with _understood(path):
+            return orjson.loads(answer)
+
+
+@contextmanager
+def _understood(path: str) -> Iterator[None]:
+    """Raises RequestFailed for what is no answer of this API."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError) as error:
+        raise RequestFailed(f"{path} answered what cannot be read: {error!r}") from error
 
 
 def _vector(embedding: str | list[float]) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 import base64
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ DIM = 384
 
 Vectors = NDArray[np.float32]
 Input = str | list[int]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class StubEmbedder:
@@ -28,6 +29,7 @@ class StubEmbedder:
         self.sends_floats = False
         self.fails_on_inputs = 0  # a request of so many texts is refused
         self.max_tokens: int | None = None  # told with the models
+        self.garbage: bytes | None = None  # answered in place of anything else
         self.distort: Callable[[Vectors], Vectors] = lambda rows: rows
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -35,7 +37,7 @@ class StubEmbedder:
         self._known = known
 
     async def __aenter__(self) -> "StubEmbedder":
-        app = web.Application(client_max_size=2**26)
+        app = web.Application(client_max_size=2**26, middlewares=[self._answer])
         app.router.add_get("/v1/models", self._list)
         app.router.add_post("/v1/embeddings", self._embed)
         app.router.add_post("/v1/rerank", self._rerank)
@@ -47,6 +49,10 @@ class StubEmbedder:
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await handler(request) if self.garbage is None else web.Response(body=self.garbage)
 
     @property
     def texts(self) -> list[str]:

@@ -42,6 +42,25 @@ async def test_refusal_is_reported_with_its_reason(stub: StubEmbedder, client: C
         await client.embed(["a"])
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"<html>",
+        b"[]",
+        b'{"data": 1}',
+        b'{"data": [{"index": 0, "embedding": "A"}], "results": [{"index": 7}]}',
+        b'{"data": [{"index": 0, "embedding": "AAAAAA=="}], "results": []}',
+    ],
+)
+async def test_what_is_no_answer_is_reported(
+    stub: StubEmbedder, client: Client, garbage: bytes
+) -> None:
+    stub.garbage = garbage
+    for asking in (client.embed(["a"]), client.rerank("a", ["b"]), client.models()):
+        with pytest.raises(RequestFailed, match="answered what cannot be read"):
+            await asking
+
+
 async def test_unreachable_server_is_reported_with_its_address() -> None:
     async with Client(Endpoint("http://127.0.0.1:9")) as client:
         with pytest.raises(RequestFailed, match=r"127\.0\.0\.1:9/v1/models"):
