@@ -101,10 +101,11 @@ class Frame:
 
 
 def draw_lines(frame: Frame, lines: Sequence[Line], x: Scale, y: Scale) -> Iterable[str]:
-    """Each is named where it ends."""
+    """Each is named where it ends; one without points is left out."""
     yield from frame.draw(x, y)
     label_y = float("inf")
-    for line in sorted(lines, key=lambda line: line.points[-1][1]):
+    drawn = [line for line in lines if line.points]
+    for line in sorted(drawn, key=lambda line: line.points[-1][1]):
         points = [
             (frame.left + x.place(across) * _WIDTH, frame.bottom - y.place(up) * _HEIGHT)
             for across, up in line.points

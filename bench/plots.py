@@ -83,8 +83,9 @@ def batches_svg(suites: Sequence[Batches]) -> str:
 
 def _latencies(frame: Frame, rows: Sequence[LoadRow]) -> Iterable[str]:
     def points(name: str) -> list[tuple[float, float]]:
-        told = [getattr(row.latency, name) for row in rows]
-        return [(row.rate, inf if ms is None else ms) for row, ms in zip(rows, told, strict=True)]
+        ended = [row for row in rows if row.answered or row.unfinished]
+        told = [getattr(row.latency, name) for row in ended]
+        return [(row.rate, inf if ms is None else ms) for row, ms in zip(ended, told, strict=True)]
 
     lines = [
         Line("p50", _GREEN, points("p50_ms")),

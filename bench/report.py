@@ -120,10 +120,11 @@ _LATENCY_HEADERS = (
 def _latency_cells(row: LoadRow) -> tuple[str, ...]:
     of = row.latency
     rates = (row.rate, row.requests_per_s, row.tokens_per_s)
+    unknown = "∞" if row.unfinished else "–"  # there was none: nothing came, or all was refused
     return (
         *(f"{row.inputs}×{row.tokens}", *(_figure(rate) for rate in rates)),
         *(
-            "∞" if ms is None else _figure(ms)
+            unknown if ms is None else _figure(ms)
             for ms in (of.p50_ms, of.p90_ms, of.p99_ms, of.max_ms)
         ),
         _figure(row.late_p99_ms),

@@ -36,7 +36,8 @@ class Scrape:
 def default_metrics_url(url: str) -> str:
     """Where `florilege serve` has its metrics by default."""
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, f"{parts.hostname}:{_ADMIN_PORT}", "/metrics", "", ""))
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return urlunsplit((parts.scheme, f"{host}:{_ADMIN_PORT}", "/metrics", "", ""))
 
 
 async def scrape_if_told(urls: Sequence[str], server_url: str) -> Scrape | None:

@@ -12,13 +12,14 @@ from bench.peers.environment import NAMES, Step, create, python_of, versions_in
 from bench.peers.loads import FRESH, LONG, MIXED, Q16, PromptedTexts
 from bench.peers.models import E5, MINILM, MODELS, PeersMissing
 from bench.peers.plot import peers_svg
-from bench.peers.report import peers_markdown
+from bench.peers.report import peers_markdown, targets_section
 from bench.peers.results import ContenderRow, LoadRow, PeersResults
 from bench.peers.roster import HTTP, IN_PROCESS, ROSTER, entrants
 from bench.peers.targets import TARGETS, outcomes
 
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / "bench" / "peers"
+RESULTS = ROOT / "bench" / "results" / "peers"
 
 ROWS = [
     LoadRow(
@@ -163,10 +164,22 @@ def test_unknown_names_are_refused(wrong: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_committed_tables_are_of_their_json_files() -> None:
-    for path in (ROOT / "bench" / "results" / "peers").glob("*.json"):
+    for path in RESULTS.glob("*.json"):
         results = TypeAdapter(PeersResults).validate_json(path.read_bytes())
         assert path.with_suffix(".md").read_text() == peers_markdown(results, f"{path.stem}.svg")
         assert path.with_suffix(".svg").read_text() == peers_svg(results)
+
+
+def test_readme_shows_every_target_of_the_committed_runs() -> None:
+    readme = (ROOT / "README.md").read_text()
+    paths = sorted(RESULTS.glob("*.json"))
+    assert {path.stem for path in paths} == {model.name for model in MODELS.values()}
+    for path in paths:
+        results = TypeAdapter(PeersResults).validate_json(path.read_bytes())
+        _, *lines = targets_section(results).split("\n\n")[1].splitlines()
+        rows = [line for line in lines if not line.startswith("| ---")]
+        assert len(rows) == len(results.targets)
+        assert all(row in readme for row in rows)
 
 
 def test_rows_survive_the_json_file() -> None:

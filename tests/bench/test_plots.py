@@ -9,6 +9,7 @@ import pytest
 from bench.drawing import Decades, Linear, Octaves
 from bench.machine import Machine
 from bench.plots import plots
+from bench.report import markdown
 from bench.results import Batches, LoadRow, Results, Row
 from bench.statistics import Latency, Tail
 
@@ -85,6 +86,19 @@ def test_percentile_that_never_ended_is_marked_at_the_top() -> None:
     assert len(marks) == 2  # p90 and p99
     assert {"unfinished", "refused"} <= names(svg)
     assert "failed" not in names(svg)
+
+
+def test_rate_under_which_nothing_ended_has_no_latency() -> None:
+    none = Tail(None, None, None, None)
+    quiet = load_row(5, 0.0, arrivals=0, answered=0, latency=none)
+    refused = load_row(150, 0.0, answered=0, refused=1_500, latency=none)
+    for loads in ([*LOADS, quiet, refused], [quiet, refused]):
+        svg = plots(results(loads=loads))["load"]
+        marks = [path for path in drawn(svg).iter(f"{SVG}path") if "fill" in path.attrib]
+        assert not marks
+        page = markdown(results(loads=loads), {})
+        assert "∞" not in page
+        assert "| – | – | – | – |" in page
 
 
 def test_load_plot_has_a_row_for_each_kind_of_request() -> None:

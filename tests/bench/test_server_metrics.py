@@ -110,3 +110,4 @@ async def test_metrics_that_do_not_answer_are_told_only_where_they_were_named() 
 
 def test_metrics_are_looked_for_at_the_admin_port_of_the_servers_host() -> None:
     assert default_metrics_url("http://host:8000/v1") == "http://host:8001/metrics"
+    assert default_metrics_url("http://[::1]:8000") == "http://[::1]:8001/metrics"
