@@ -27,11 +27,7 @@ def peers_markdown(results: PeersResults, plot: str) -> str:
     return page(
         f"{results.model} beside its peers",
         lines,
-        section(
-            "Targets",
-            ("work", "ours", "peer", "target", "measured", "min – max", "reached"),
-            [_target_cells(target) for target in results.targets] or [("none of these loads",)],
-        ),
+        targets_section(results),
         f"![Texts a second, by engine]({plot})",
         *_load_sections(results),
         section(
@@ -39,6 +35,14 @@ def peers_markdown(results: PeersResults, plot: str) -> str:
             ("engine", "dtype", "cosine, least", "", "versions"),
             [_contender_cells(row) for row in results.contenders],
         ),
+    )
+
+
+def targets_section(results: PeersResults) -> str:
+    return section(
+        "Targets",
+        ("work", "ours", "peer", "target", "measured", "min – max", "reached"),
+        [_target_cells(target) for target in results.targets] or [("none of these loads",)],
     )
 
 
