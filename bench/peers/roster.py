@@ -20,10 +20,11 @@ _ENGINES = Path(__file__).parent / "engines"
 _SERVE = ("-c", "from cli.main import app; app()", "serve", "--port", "0")
 _WORKER = ("-c", "from cli.main import app; app()", "worker")
 
-_BATCHES = tuple(Size(count) for count in (4, 8, 16, 32))
+_BATCHES = tuple(Size(count) for count in (1, 2, 4, 8, 16, 32))
 _TOKENS = tuple(Size(count, "tokens") for count in (512, 1024, 2048))
 _REQUESTS = (Size(16, clients=4), Size(32, clients=4), Size(64, clients=4))
 _LARGE_REQUESTS = (Size(64, clients=2), Size(128, clients=2), Size(256))
+_SORTED_REQUESTS = (Size(32, clients=4), Size(64, clients=4), Size(256))  # of one that sorts them
 _SERIAL_REQUESTS = (Size(16), Size(64), Size(256))  # of a server that runs one at a time
 
 _OUR_LIBRARIES = ("florilege", "torch", "tokenizers", "uvicorn")
@@ -104,7 +105,7 @@ def _versioned(about: About, environment: str, *libraries: str) -> About:
 
 
 def _infinity(engine: str, *flags: str) -> Entrant:
-    about = About(f"infinity, {engine}", "float32", (Size(32), *_REQUESTS[:2], Size(128)), "HTTP")
+    about = About(f"infinity, {engine}", "float32", _SORTED_REQUESTS, "HTTP")
 
     def start(model: Model) -> AbstractAsyncContextManager[ServerContender]:
         command = (

@@ -19,7 +19,7 @@ from bench.peers.targets import TARGETS, outcomes
 
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / "bench" / "peers"
-RESULTS = ROOT / "bench" / "results" / "peers"
+COMMITTED = ROOT / "bench" / "results" / "peers"
 
 ROWS = [
     LoadRow(
@@ -164,7 +164,7 @@ def test_unknown_names_are_refused(wrong: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_committed_tables_are_of_their_json_files() -> None:
-    for path in RESULTS.glob("*.json"):
+    for path in COMMITTED.glob("*.json"):
         results = TypeAdapter(PeersResults).validate_json(path.read_bytes())
         assert path.with_suffix(".md").read_text() == peers_markdown(results, f"{path.stem}.svg")
         assert path.with_suffix(".svg").read_text() == peers_svg(results)
@@ -172,7 +172,7 @@ def test_committed_tables_are_of_their_json_files() -> None:
 
 def test_readme_shows_every_target_of_the_committed_runs() -> None:
     readme = (ROOT / "README.md").read_text()
-    paths = sorted(RESULTS.glob("*.json"))
+    paths = sorted(COMMITTED.glob("*.json"))
     assert {path.stem for path in paths} == {model.name for model in MODELS.values()}
     for path in paths:
         results = TypeAdapter(PeersResults).validate_json(path.read_bytes())

@@ -1,11 +1,12 @@
 """onnxruntime with all of its graph optimisations, on what `prepare` exported."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
-from padding import Embed, Ids, padded
+from padding import Batch, Embed, padded
 
 LIBRARIES = ("onnxruntime", "tokenizers")
 _FILES = {"float32": "model.onnx", "int8": "int8.onnx"}
@@ -16,9 +17,10 @@ def load(model_dir: str, exports: str, dtype: str) -> Embed:
         Path(exports) / _FILES[dtype], providers=["CPUExecutionProvider"]
     )
 
-    def run(input_ids: Ids, mask: Ids) -> NDArray[np.float32]:
-        inputs = {"input_ids": input_ids, "attention_mask": mask}
-        vectors: NDArray[np.float32] = session.run(None, inputs)[0]
-        return vectors
+    def run(batches: Sequence[Batch]) -> Sequence[NDArray[np.float32]]:
+        return [
+            session.run(None, {"input_ids": input_ids, "attention_mask": mask})[0]
+            for input_ids, mask in batches
+        ]
 
     return padded(Path(model_dir), run)

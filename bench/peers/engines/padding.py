@@ -4,7 +4,7 @@ Needs tokenizers and numpy alone: it runs in the peers' environments.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,25 +12,27 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 Ids = NDArray[np.int64]  # [B, T]
-Run = Callable[[Ids, Ids], NDArray[np.float32]]  # ids, mask -> vectors [B, D]
+Batch = tuple[Ids, Ids]  # ids, mask
+Run = Callable[[Sequence[Batch]], Sequence[NDArray[np.float32]]]  # vectors [B, D] of each
 Embed = Callable[[list[str], int], NDArray[np.float32]]
 
 
 def padded(model_dir: Path, run: Run) -> Embed:
-    """`embed(texts, size)` through `run`, whose vectors come back in the order of the texts."""
+    """`embed(texts, size)`: all batches through `run`, vectors in the order of the texts."""
     tokenizer = _tokenizer(model_dir)
 
     def embed(texts: list[str], size: int) -> NDArray[np.float32]:
         encoded = tokenizer.encode_batch_fast(texts)
         order = sorted(range(len(texts)), key=lambda i: len(encoded[i].ids))
-        parts = []
+        batches = []
         for start in range(0, len(texts), size):
             rows = [encoded[i].ids for i in order[start : start + size]]
             lengths = np.array([len(row) for row in rows])
             mask = np.arange(lengths.max()) < lengths[:, None]  # [B, T]
             input_ids = np.zeros(mask.shape, np.int64)
             input_ids[mask] = np.concatenate(rows)
-            parts.append(run(input_ids, mask.astype(np.int64)))
+            batches.append((input_ids, mask.astype(np.int64)))
+        parts = run(batches)
         vectors = np.empty((len(texts), parts[0].shape[1]), np.float32)
         vectors[order] = np.concatenate(parts)
         return vectors
