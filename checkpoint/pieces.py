@@ -47,6 +47,7 @@ _CHECKED = (
     + "漢" * 120
     + " antidisestablishmentarianism",
 )
+_MOST_CHARACTERS = 2**31 - 1  # of a word, as pieces.cpp counts them
 _UNKNOWN_PENALTY = 10.0  # below the lowest score of a piece, as SentencePiece has it
 
 
@@ -115,6 +116,9 @@ def piece_encoder(parsed: Mapping[str, Any], tokenizer: Tokenizer) -> PieceEncod
     except NotCovered as reason:
         _log.debug("tokenizers tokenizes: %s", reason)
         return None
+    except (LookupError, TypeError, ValueError) as error:  # a file that leaves out what it may
+        _log.debug("tokenizers tokenizes: not written as is known: %r", error)
+        return None
     except (OSError, AttributeError) as error:
         _log.warning("tokenizers tokenizes: %s cannot be loaded: %s", path.name, error)
         return None
@@ -148,7 +152,7 @@ def _load(path: Path) -> Any:
 
 def _built(library: Any, parsed: Mapping[str, Any]) -> tuple[PieceEncoder, str]:
     """And the characters of its table. Raises NotCovered."""
-    if any(not token["special"] for token in parsed.get("added_tokens", ())):
+    if not all(token["special"] for token in parsed.get("added_tokens", ())):
         raise NotCovered("added tokens that are no special ones")
     model = parsed["model"]
     if model.get("type") == "Unigram":
@@ -183,9 +187,8 @@ def _unigram(model: Mapping[str, Any]) -> tuple[_Setup, list[object]]:
 
 def _wordpiece(model: Mapping[str, Any]) -> tuple[_Setup, list[object]]:
     pieces, prefix = model["vocab"], model["continuing_subword_prefix"]
-    setup = _Setup(
-        unknown_id=pieces[model["unk_token"]], max_characters=model["max_input_chars_per_word"]
-    )
+    most = min(model["max_input_chars_per_word"], _MOST_CHARACTERS)
+    setup = _Setup(unknown_id=pieces[model["unk_token"]], max_characters=most)
     later = {
         piece.removeprefix(prefix): token
         for piece, token in pieces.items()

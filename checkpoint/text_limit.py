@@ -48,6 +48,7 @@ def text_limit(tokenizer_json: bytes, max_tokens: int) -> TextLimit:
     runs = r"\s{2,}"
     model = json.loads(tokenizer_json)["model"]
     if model.get("type") == "WordPiece":
+        longest = min(model["max_input_chars_per_word"], most)
         # The look-behind keeps the search from beginning anew at each character of a word.
-        runs += rf"|(?<![A-Za-z0-9])[A-Za-z0-9]{{{model['max_input_chars_per_word'] + 1},}}"
+        runs += rf"|(?<![A-Za-z0-9])[A-Za-z0-9]{{{longest + 1},}}"
     return TextLimit(characters, most, re.compile(runs))

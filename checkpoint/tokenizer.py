@@ -186,7 +186,7 @@ class TextTokenizer:
 
     def _parts_of_head(self, head: str) -> tuple[str, str]:
         """What is tokenized once for all documents, and what together with each."""
-        if self._parts_before_space and re.search(r"\S $", head):
+        if self._parts_before_space and re.search(r"\S \Z", head):
             return head[:-1], " "
         return "", head
 

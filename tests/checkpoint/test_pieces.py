@@ -287,3 +287,32 @@ def test_other_kinds_of_tokenizers_are_left_to_tokenizers(e5_json: bytes, change
     change(parsed)
     with pytest.raises(NotCovered):
         checkpoint.pieces._built(None, parsed)
+
+
+LEFT_OUT: Mapping[str, Change] = {
+    "normalizer": lambda parsed: parsed.pop("normalizer"),
+    "pre_tokenizer": lambda parsed: parsed.pop("pre_tokenizer"),
+    "unknown token": lambda parsed: parsed["model"]["vocab"].pop("[UNK]"),
+}
+
+
+@pytest.mark.parametrize("change", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_file_that_leaves_out_what_it_may_is_left_to_tokenizers(
+    wordpiece_json: bytes, change: Change
+) -> None:
+    parsed = json.loads(wordpiece_json)
+    tokenizer = load_tokenizer(wordpiece_json, ROWS).tokenizer
+    assert piece_encoder(parsed, tokenizer) is not None or checkpoint.pieces.compiled() is None
+    change(parsed)
+    assert piece_encoder(parsed, tokenizer) is None
+
+
+def test_no_word_is_too_long_for_a_limit_beyond_all(wordpiece_json: bytes) -> None:
+    parsed = json.loads(wordpiece_json)
+    parsed["model"]["max_input_chars_per_word"] = 2**32 + 1
+    changed = json.dumps(parsed).encode()
+    text = "quick" * 30
+    own = load_tokenizer(changed, ROWS).tokenizer
+    assert (
+        TextTokenizer(changed, 512, ROWS).encode([text]).input_ids.tolist() == own.encode(text).ids
+    )
