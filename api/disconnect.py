@@ -20,12 +20,13 @@ async def run_while_connected(request: Request, work: Coroutine[Any, Any, Result
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  a coroutine that runs is in one
-    gone = False
+    gone = ended = False
 
     def leave(_: asyncio.Future[None]) -> None:
         nonlocal gone
-        gone = True
-        task.cancel()
+        if not ended:  # called a turn after the client left, when the result may have come
+            gone = True
+            task.cancel()
 
     watching: asyncio.Future[None] | None = None
 
@@ -42,9 +43,9 @@ async def run_while_connected(request: Request, work: Coroutine[Any, Any, Result
             raise ClientDisconnect from None
         raise
     finally:
+        ended = True
         timer.cancel()
         if watching is not None:
-            watching.remove_done_callback(leave)
             watching.cancel()
 
 
