@@ -11,6 +11,7 @@ from bench.client import Endpoint
 from bench.gate import DEFAULT_REFERENCE
 from bench.measure import Effort
 from bench.open_loop import Bounds
+from bench.results import results_path
 from bench.suites import SUITES, load, scoring
 from bench.suites.load import DEFAULT_RATES, LoadPlan, Rate
 from bench.texts import Size
@@ -94,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", help="its id; default: the only one that the server has")
     add("--seconds", type=float, help="timed for each case (5; each rate of load: 10)")
     add("--seed", help="of the texts and arrivals; default: a fresh one, which the results name")
-    add("--json", type=Path, metavar="OUT", help="and OUT's .md, and plots beside")
+    add("--json", type=results_path, metavar="OUT", help="and OUT's .md, and plots beside")
     add(
         "--metrics-url",
         action="append",

@@ -1,6 +1,8 @@
 """What a run gave, as it stands in the JSON file. A change of meaning raises `SCHEMA`."""
 
+import argparse
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +95,18 @@ class Results:
     batches: list[Batches] = field(default_factory=list)
     inputs: str = ""  # what was sent, where it is not texts of the bench's own
     schema: int = SCHEMA
+
+
+def results_path(text: str) -> Path:
+    """Of --json. Raises ArgumentTypeError before anything is measured that could not be kept."""
+    path = Path(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written")
+    return path
 
 
 def keep(results: "DataclassInstance", page: str, path: Path | None) -> None:

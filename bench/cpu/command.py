@@ -3,12 +3,11 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.cpu.measure import MIN_COSINE, CpuPlan, WrongVectors, measure_kernels
 from bench.cpu.report import cpu_markdown
 from bench.progress import exit_on, tell
-from bench.results import keep
+from bench.results import keep, results_path
 from checkpoint.errors import CheckpointError
 from checkpoint.find import DEFAULT_MODEL
 from engine.errors import EngineError
@@ -39,5 +38,5 @@ def _parser() -> argparse.ArgumentParser:
         help="the last is what the others are compared with",
     )
     add("--rounds", type=int, default=9, help="(%(default)s)")
-    add("--json", type=Path, metavar="OUT", help="and OUT's .md")
+    add("--json", type=results_path, metavar="OUT", help="and OUT's .md")
     return parser

@@ -14,7 +14,7 @@ from bench.fleet.processes import StartFailed
 from bench.fleet.report import hop_markdown, scale_markdown
 from bench.fleet.scale import ScaleEffort, measure_scale
 from bench.progress import exit_on, tell
-from bench.results import keep
+from bench.results import keep, results_path
 
 _DESCRIPTION = "Measure what the suite starts itself: redis-server, gateway, simulated workers."
 
@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     scale.add_argument("--seconds", type=float, default=8.0, help="each row (%(default)s)")
     scale.add_argument("--device-tokens-per-s", type=float, default=50_000.0, help="(%(default)s)")
     for suite in (hop, scale):
-        suite.add_argument("--json", type=Path, metavar="OUT", help="and OUT's .md, and plot")
+        suite.add_argument(
+            "--json", type=results_path, metavar="OUT", help="and OUT's .md, and plot"
+        )
     return parser
 
 

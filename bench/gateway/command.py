@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import uvloop
 
@@ -12,7 +11,7 @@ from bench.fleet.processes import StartFailed
 from bench.gateway.measure import GatewayEffort, measure_gateway
 from bench.gateway.report import gateway_markdown
 from bench.progress import exit_on, tell
-from bench.results import keep
+from bench.results import keep, results_path
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -37,5 +36,5 @@ def _parser() -> argparse.ArgumentParser:
         default=("real", "simulated"),
         help="(real,simulated)",
     )
-    parser.add_argument("--json", type=Path, metavar="OUT", help="and OUT's .md")
+    parser.add_argument("--json", type=results_path, metavar="OUT", help="and OUT's .md")
     return parser

@@ -4,14 +4,13 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.client import RequestFailed
 from bench.fleet.processes import StartFailed
 from bench.overhead.measure import OverheadEffort, measure_overhead
 from bench.overhead.report import MOST_SHARE, overhead_markdown
 from bench.progress import exit_on, tell
-from bench.results import keep
+from bench.results import keep, results_path
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -35,5 +34,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=200, help="(%(default)s)")
     parser.add_argument("--turn", type=int, default=25, help="requests (%(default)s)")
     parser.add_argument("--simulated", action="store_true", help="a device that only waits")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="and OUT's .md")
+    parser.add_argument("--json", type=results_path, metavar="OUT", help="and OUT's .md")
     return parser

@@ -28,7 +28,7 @@ from bench.peers.results import LoadRow, PeersResults
 from bench.peers.roster import Entrant, entrants
 from bench.peers.targets import outcomes
 from bench.progress import exit_on, tell
-from bench.results import keep
+from bench.results import keep, results_path
 
 _DESCRIPTION = (
     "Measure the engine, the server and the server over Redis beside other libraries and servers, "
@@ -84,7 +84,7 @@ def parse(arguments: Sequence[str]) -> PeersOptions:
     add("--rounds", type=int, default=7, help="interleaved (%(default)s)")
     add("--peers", type=_names, help=f"environments, by comma; default: {','.join(NAMES)}")
     add("--seed", help="of the texts; default: a fresh one, which the results name")
-    add("--json", type=Path, metavar="OUT", help="and OUT's .md and .svg")
+    add("--json", type=results_path, metavar="OUT", help="and OUT's .md and .svg")
     given = parser.parse_args(arguments)
     return PeersOptions(
         model=MODELS[given.model],

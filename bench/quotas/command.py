@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import uvloop
 
@@ -12,7 +11,7 @@ from bench.fleet.processes import StartFailed
 from bench.progress import exit_on, tell
 from bench.quotas.measure import QuotaEffort, measure_quotas
 from bench.quotas.report import quotas_markdown
-from bench.results import keep
+from bench.results import keep, results_path
 
 _DESCRIPTION = "Keys at many times their limits, over two gateways that the suite starts itself."
 
@@ -32,5 +31,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=120.0, help="of the flood (%(default)s)")
     parser.add_argument("--rest-s", type=float, default=30.0, help="beside it (%(default)s)")
     parser.add_argument("--rounds", type=int, default=300, help="of the costs (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="and OUT's .md")
+    parser.add_argument("--json", type=results_path, metavar="OUT", help="and OUT's .md")
     return parser

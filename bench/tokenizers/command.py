@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.progress import exit_on, tell
-from bench.results import keep
+from bench.results import keep, results_path
 from bench.tokenizers.corpus import CorpusMissing, descriptions, odd_texts
 from bench.tokenizers.environment import LibrariesMissing
 from bench.tokenizers.libraries import LIBRARIES
@@ -73,5 +73,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--libraries", nargs="+", choices=tuple(LIBRARIES), default=tuple(LIBRARIES))
     add("--texts", type=int, default=100_000, help="to check the ids of (%(default)s)")
     add("--rounds", type=int, default=9, help="(%(default)s)")
-    add("--json", type=Path, metavar="OUT", help="and OUT's .md")
+    add("--json", type=results_path, metavar="OUT", help="and OUT's .md")
     return parser

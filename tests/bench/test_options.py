@@ -1,5 +1,7 @@
 """What the command line says."""
 
+from pathlib import Path
+
 import pytest
 
 from bench.options import DEFAULT_SUITES, parse
@@ -65,3 +67,16 @@ def test_suites_are_those_of_the_original() -> None:
     assert {(c.clients, c.inputs) for c in throughput.cases(throughput.sizes)} == {(4, 100)}
     assert [c.tokens for c in throughput.cases(throughput.sizes)] == [512, 1024, 4096]
     assert [c.clients for c in SUITES["concurrency"].cases([16])] == [1, 2, 4, 8, 16]
+
+
+def test_results_that_could_not_be_kept_are_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "out.json"):
+        with pytest.raises(SystemExit):
+            parse(["--json", str(path)])
+        assert str(path) in capsys.readouterr().err
+    kept = tmp_path / "new" / "out.json"
+    assert parse(["--json", str(kept)]).json_path == kept
+    assert not kept.exists()
