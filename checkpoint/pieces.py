@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int, c_int32, c_int64, c_uint32, c_void_p
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from checkpoint.character_table import (
     unigram_table,
     wordpiece_table,
 )
+from checkpoint.compiled import compiled_library
 from checkpoint.encoded import Ids
 
 _log = logging.getLogger(__name__)
@@ -130,9 +130,7 @@ def piece_encoder(parsed: Mapping[str, Any], tokenizer: Tokenizer) -> PieceEncod
 
 
 def compiled() -> Path | None:
-    """The library; None where there was no compiler for it at install."""
-    paths = (Path(__file__).with_name(f"_pieces{suffix}") for suffix in EXTENSION_SUFFIXES)
-    return next((path for path in paths if path.exists()), None)
+    return compiled_library(Path(__file__).parent, "_pieces")
 
 
 @cache
@@ -180,6 +178,10 @@ def _unigram(model: Mapping[str, Any]) -> tuple[_Setup, list[object]]:
     # more than a piece that is the same text.
     if scores.min() > 0:
         raise NotCovered("scores above 0")
+    # Tokens of what is unknown are joined, and what they are together may be a piece again.
+    unknown, _ = model["vocab"][model["unk_id"]]
+    if any(unknown in piece for piece in pieces if piece != unknown):
+        raise NotCovered("pieces with the unknown one in them")
     setup = _Setup(unknown_id=model["unk_id"], unknown_score=scores.min() - _UNKNOWN_PENALTY)
     setup.scores = scores.ctypes.data
     return setup, [scores, *_put_pieces(setup, pieces), *_put_pieces(setup, {}, "later_")]

@@ -36,7 +36,7 @@ async def _rerank(service: Service, body: dict[str, Any], context: RequestContex
     spec = await _model(service, request, context)
     instruction = len(request.fields.instruction or "")
     for group in request.groups:
-        # Under a template the query and the instruction are tokenized again with each text.
+        # Under a template the query and the instruction may be tokenized again with each text.
         repeats = 1 if spec.template is None else len(group.texts)
         context.characters += repeats * (len(group.query) + instruction)
         context.characters += sum(map(len, group.texts))

@@ -5,7 +5,6 @@ import platform
 from ctypes import c_float, c_int, c_int32, c_int64, c_void_p
 from enum import IntFlag
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from typing import Any
 # Two would be two pools of threads, which spin on the same cores.
 import torch
 
+from checkpoint.compiled import compiled_library
 from engine.norm import Norm
 
 
@@ -80,9 +80,7 @@ _ARGUMENTS = {
 
 
 def compiled() -> Path | None:
-    """The library; None where there was no compiler for it at install."""
-    paths = (Path(__file__).with_name(f"_kernels{suffix}") for suffix in EXTENSION_SUFFIXES)
-    return next((path for path in paths if path.exists()), None)
+    return compiled_library(Path(__file__).parent, "_kernels")
 
 
 @cache
@@ -109,7 +107,7 @@ def cpu_fault(dtype: torch.dtype) -> str | None:
         return _NO_AVX512
     path = compiled()
     if path is None:
-        return "they were not compiled when this was installed"
+        return "they were not compiled when this was installed, or have been changed since"
     try:
         found = features(load(path))
     except (OSError, AttributeError) as error:

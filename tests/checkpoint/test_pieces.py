@@ -275,6 +275,9 @@ UNCOVERED: Mapping[str, Change] = {
     "a piece twice": lambda parsed: parsed["model"]["vocab"].append([",", -3.0]),
     "bytes for what is unknown": lambda parsed: parsed["model"].update(byte_fallback=True),
     "no piece for what is unknown": lambda parsed: parsed["model"].update(unk_id=None),
+    "text that means unknown": lambda parsed: parsed["model"].update(
+        vocab=[["q", -1.0], ["qq", -3.0]], unk_id=0
+    ),
     "scores above 0": lambda parsed: parsed["model"].update(vocab=[["<unk>", 1.0], ["a", 2.0]]),
     "another model": lambda parsed: parsed["model"].update(type="BPE"),
 }
