@@ -86,3 +86,20 @@ async def test_request_that_somebody_else_cancels_is_cancelled() -> None:
     answering.cancel()
     with pytest.raises(asyncio.CancelledError):
         await answering
+
+
+async def test_request_that_its_client_and_somebody_else_end_is_cancelled() -> None:
+    client = Client()
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            answering.cancel()  # a server that stops, say
+            raise
+
+    answering = asyncio.create_task(run_while_connected(client.request, work()))
+    await turns(5)
+    client.left.set_result(None)
+    with pytest.raises(asyncio.CancelledError):
+        await answering

@@ -89,6 +89,10 @@ class Connection:
             body = await self._reader.readexactly(int(empty.headers["content-length"]))
         return empty._replace(body=body)
 
+    async def head(self) -> bytes:
+        async with asyncio.timeout(5):
+            return await self._reader.readuntil(b"\r\n\r\n")
+
     async def is_silent(self, for_s: float) -> bool:
         """Whether the server neither says anything nor closes for a while."""
         try:
@@ -284,6 +288,15 @@ async def test_pipelined_requests_are_answered_in_order(protocol: type[HttpProto
         answers = [await connection.answer() for _ in range(5)]
     assert [a.json()["path"] for a in answers] == ["/1", "/echo", "/2", "/echo", "/3"]
     assert [a.json()["size"] for a in answers] == [0, 3, 0, 1, 0]
+
+
+async def test_answer_without_a_body_is_sent_at_once_and_before_the_end(site: Site) -> None:
+    connection = await site.connect()
+    connection.send(b"HEAD /kept HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (await connection.head()).startswith(b"HTTP/1.1 200")
+    assert (await connection.ask(get("/next"))).json()["path"] == "/next"
+    (last,) = await site.answers(b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert last.status == 200
 
 
 @pytest.mark.parametrize(
