@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import aiohttp
 import numpy as np
@@ -108,6 +109,12 @@ class Client:
         answer = await self._request("GET", "/v1/models")
         with _understood("/v1/models"):
             return [{**entry, "id": str(entry["id"])} for entry in answer["data"]]
+
+    async def described(self, model: str) -> dict[str, Any]:
+        """What the server says of a model by any of its names. Raises RequestFailed."""
+        described = await self._request("GET", f"/v1/models/{quote(model)}")
+        with _understood("/v1/models"):
+            return {**described, "id": model}
 
     async def _request(self, method: str, path: str, body: object = None) -> Any:
         content = None if body is None else orjson.dumps(body)

@@ -56,13 +56,18 @@ async def run(options: Options, bar: Bar) -> Results:
 
 
 async def _choose_model(client: Client, model: str | None) -> dict[str, Any]:
-    """What the server says of the model; of one that it does not list, the id alone."""
+    """What the server says of the model; the id alone where it says nothing of that name."""
     listed = await client.models()
     if model is None and len(listed) != 1:
         names = ", ".join(entry["id"] for entry in listed)
         raise RequestFailed(f"the server has {len(listed)} models ({names}): say --model")
     chosen = [entry for entry in listed if model in (None, entry["id"])]
-    return chosen[0] if chosen else {"id": model}
+    if chosen or model is None:
+        return chosen[0]
+    try:
+        return await client.described(model)  # an alias
+    except RequestFailed:
+        return {"id": model}
 
 
 @dataclass(eq=False)

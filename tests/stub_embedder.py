@@ -39,6 +39,7 @@ class StubEmbedder:
     async def __aenter__(self) -> "StubEmbedder":
         app = web.Application(client_max_size=2**26, middlewares=[self._answer])
         app.router.add_get("/v1/models", self._list)
+        app.router.add_get("/v1/models/alias", self._describe)
         app.router.add_post("/v1/embeddings", self._embed)
         app.router.add_post("/v1/rerank", self._rerank)
         self._runner = web.AppRunner(app)
@@ -61,8 +62,14 @@ class StubEmbedder:
         return [text for texts in inputs for text in texts]
 
     async def _list(self, _: web.Request) -> web.Response:
+        return _json({"data": [self._about(model) for model in self.models]})
+
+    async def _describe(self, _: web.Request) -> web.Response:
+        return _json(self._about(self.models[0]))
+
+    def _about(self, model: str) -> dict[str, object]:
         told = {} if self.max_tokens is None else {"max_model_len": self.max_tokens}
-        return _json({"data": [{"id": m, "dtype": "float32", **told} for m in self.models]})
+        return {"id": model, "dtype": "float32", **told}
 
     async def _embed(self, request: web.Request) -> web.Response:
         body = await self._body(request)

@@ -83,6 +83,14 @@ async def test_one_of_several_models_has_to_be_named(stub: StubEmbedder) -> None
     assert results.model == stub.requests[0]["model"] == "two"
 
 
+async def test_model_may_be_named_by_an_alias(stub: StubEmbedder) -> None:
+    stub.max_tokens = 100
+    options = parse(["latency", "--no-check", "--url", stub.url, "--model", "alias"])
+    results = await run(replace(options, effort=Effort(0.0, 0.0, 3)), Bar())
+    assert [row.tokens for row in results.rows] == [16, 100]
+    assert results.model == stub.requests[0]["model"] == "alias"
+
+
 async def test_load_finds_the_peak_and_measures_shares_of_it(stub: StubEmbedder) -> None:
     results = await small_run("load", "--rates", "10%,20%,40", "--url", stub.url)
     per_s = max(row.inputs_per_s for row in results.rows)
