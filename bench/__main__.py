@@ -4,6 +4,15 @@ import sys
 
 
 def main() -> None:
+    try:
+        run_suite()
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise SystemExit("bench: no aiohttp here: pip install '.[bench]'") from None
+
+
+def run_suite() -> None:
     suite, arguments = sys.argv[1:2], sys.argv[1:]
     if suite == ["gpu"]:  # on a host that may have nothing but torch
         from bench.gpu.command import main as gpu

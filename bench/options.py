@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--url", default="http://127.0.0.1:8000", help="of the server (%(default)s)")
     add("--api-key", help="sent as a bearer token")
     add("--model", help="its id; default: the only one that the server has")
-    add("--seconds", type=float, help="timed for each case (5; each rate of load: 10)")
+    add("--seconds", type=_positive, help="timed for each case (5; each rate of load: 10)")
     add("--seed", help="of the texts and arrivals; default: a fresh one, which the results name")
     add("--json", type=results_path, metavar="OUT", help="and OUT's .md, and plots beside")
     add(
@@ -116,7 +116,7 @@ def _add_inputs(group: argparse._ArgumentGroup) -> None:
         type=_sizes,
         help="tokens an input, or `mixed`; by default those of each suite up to the model's limit",
     )
-    add("--max-tokens", type=int, help="the model's limit, where /v1/models does not tell it")
+    add("--max-tokens", type=_count, help="the model's limit, where /v1/models does not tell it")
     add("--input", choices=("text", "tokens"), default="text", help="(%(default)s)")
     add(
         "--tokenizer",
@@ -131,7 +131,7 @@ def _add_inputs(group: argparse._ArgumentGroup) -> None:
 def _add_check(group: argparse._MutuallyExclusiveGroup) -> None:
     group.add_argument(
         "--reference",
-        type=Path,
+        type=_file,
         default=DEFAULT_REFERENCE,
         help="vectors that the server's must come near (those of all-MiniLM-L6-v2)",
     )
@@ -147,19 +147,42 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         default=DEFAULT_RATES,
         help=f"requests/s, or shares of the closed loop's peak ({percents.replace('%', '%%')})",
     )
-    add("--inputs", type=int, default=1, help="texts a request (%(default)s)")
+    add("--inputs", type=_count, default=1, help="texts a request (%(default)s)")
     add(
         "--max-in-flight",
-        type=int,
+        type=_count,
         default=bounds.in_flight,
         help="later arrivals wait, and their time counts (%(default)s)",
     )
     add(
         "--drain-s",
-        type=float,
+        type=_positive,
         default=bounds.drain_s,
         help="after the last arrival; what is not answered then is unfinished (%(default)s)",
     )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"{text} is no file")
+    return path
 
 
 def _suite(name: str) -> str:
@@ -188,12 +211,10 @@ def _rates(text: str) -> tuple[Rate, ...]:
     for rate in text.split(","):
         number, percent, _ = rate.partition("%")
         try:
-            value = float(number)
-        except ValueError:
-            value = 0.0
-        if not 0 < value < float("inf"):
+            value = _positive(number)
+        except argparse.ArgumentTypeError:
             raise argparse.ArgumentTypeError(
                 f"{rate!r} is neither requests/s nor a share such as 50%"
-            )
+            ) from None
         rates.append(Rate(value / 100, True) if percent else Rate(value))
     return tuple(rates)

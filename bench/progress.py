@@ -1,5 +1,6 @@
 """What a suite says while it runs, and why it cannot: on stderr, beside the report."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -60,9 +61,11 @@ class Bar:
 
 @contextmanager
 def exit_on(*failures: type[Exception]) -> Iterator[None]:
-    """These end the command with 1 and a line that says why."""
+    """These end the command with 1 and a line that says why; Ctrl-C ends it with 130."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
     except failures as error:
         Console(stderr=True).print(f"bench: {error}", style="red", markup=False)
         raise SystemExit(1) from None

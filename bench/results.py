@@ -104,6 +104,8 @@ def results_path(text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+    if path.suffix == ".md":
+        raise argparse.ArgumentTypeError(f"{text}: the tables get this name")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"{text} cannot be written")
     return path

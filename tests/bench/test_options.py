@@ -43,6 +43,9 @@ def test_corpus_stands_for_all_sizes() -> None:
         *(["nonsense"], ["--sizes", "0"], ["--sizes", "many"], ["--sizes", "corpus"]),
         *(["load", "--rates", "0"], ["load", "--rates", "x%"], ["load", "--rates", "-5"]),
         ["scoring", "--input", "tokens"],
+        *(["--seconds", value] for value in ("0", "nan", "-3", "soon")),
+        *([flag, "0"] for flag in ("--max-tokens", "--inputs", "--max-in-flight", "--drain-s")),
+        *(["--reference", "not there"], ["--json", "out.md"]),
     ],
 )
 def test_command_line_that_cannot_be_ends_with_a_message(

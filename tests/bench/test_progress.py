@@ -1,10 +1,13 @@
 """The bar of a run."""
 
+import sys
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
-from bench.progress import Bar
+import bench.__main__
+from bench.progress import Bar, exit_on
 
 
 def shown(*, terminal: bool) -> str:
@@ -25,3 +28,20 @@ def test_bar_counts_the_cases_on_a_terminal() -> None:
 
 def test_without_a_terminal_there_is_no_bar_but_what_is_told() -> None:
     assert shown(terminal=False) == "latency: 1 × 1 × 16: [2.00] ms\n"
+
+
+def test_interrupted_command_ends_without_a_traceback() -> None:
+    with pytest.raises(SystemExit) as ended, exit_on(ValueError):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+
+
+def test_without_its_extra_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "latency"])
+    monkeypatch.setitem(sys.modules, "aiohttp", None)  # as if it were not there
+    for name in [name for name in sys.modules if name.startswith("bench.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(SystemExit, match=r"pip install '\.\[bench\]'"):
+        bench.__main__.main()
