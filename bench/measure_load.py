@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
+from bench.client import RequestRefused
 from bench.measure import Effort, Source, measure_case
 from bench.open_loop import OpenLoad, open_loop, poisson
 from bench.progress import Bar
@@ -20,13 +21,19 @@ _PEAK_S = 3.0  # each number of clients
 async def find_peak(
     plan: LoadPlan, size: Size, source: Source, effort: Effort, bar: Bar
 ) -> list[Row]:
-    """Twice as many clients until the server is no faster. Raises RequestFailed."""
+    """Twice as many clients until the server is no faster, or refuses. Raises RequestFailed."""
     suite = peak_suite(plan.inputs)
     rows: list[Row] = []
     effort = Effort(effort.warmup_s, min(effort.timed_s, _PEAK_S), effort.min_requests)
     for case in suite.cases([size]):
         bar.begin(f"load, peak {case}")
-        rows.append(await measure_case(suite, case, source, effort))
+        try:
+            rows.append(await measure_case(suite, case, source, effort))
+        except RequestRefused as refusal:
+            if not rows:
+                raise
+            bar.tell(f"load: {case.clients} clients are too many: {refusal}")
+            break
         before = max((row.inputs_per_s for row in rows[:-1]), default=0.0)
         if rows[-1].inputs_per_s < _FASTER * before:
             break

@@ -1,5 +1,6 @@
 """An embeddings server without a model: vectors made from the words, wrong in a chosen way."""
 
+import asyncio
 import base64
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,12 +30,14 @@ class StubEmbedder:
         self.sends_floats = False
         self.fails_on_inputs = 0  # a request of so many texts is refused
         self.max_tokens: int | None = None  # told with the models
+        self.most_at_once: int | None = None  # requests; others are refused
         self.garbage: bytes | None = None  # answered in place of anything else
         self.distort: Callable[[Vectors], Vectors] = lambda rows: rows
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.url = ""
         self._known = known
+        self._running = 0
 
     async def __aenter__(self) -> "StubEmbedder":
         app = web.Application(client_max_size=2**26, middlewares=[self._answer])
@@ -53,7 +56,17 @@ class StubEmbedder:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await handler(request) if self.garbage is None else web.Response(body=self.garbage)
+        if self.garbage is not None:
+            return web.Response(body=self.garbage)
+        self._running += 1
+        try:
+            if self.most_at_once is not None:
+                if self._running > self.most_at_once:
+                    return _json({"error": {"message": "too many"}}, status=503)
+                await asyncio.sleep(0.001)
+            return await handler(request)
+        finally:
+            self._running -= 1
 
     @property
     def texts(self) -> list[str]:

@@ -104,6 +104,15 @@ async def test_load_finds_the_peak_and_measures_shares_of_it(stub: StubEmbedder)
         assert row.tokens_per_s == pytest.approx(81 * row.inputs_per_s, rel=0.5)
 
 
+async def test_peak_of_a_server_that_refuses_is_what_it_took_before(stub: StubEmbedder) -> None:
+    stub.most_at_once = CLIENTS[0]
+    results = await small_run("load", "--rates", "10%", "--url", stub.url)
+    (row,) = results.rows
+    assert row.clients == CLIENTS[0]
+    (loaded,) = results.loads
+    assert loaded.rate == pytest.approx(row.inputs_per_s / 10)
+
+
 async def test_load_at_given_rates_needs_no_peak(stub: StubEmbedder) -> None:
     results = await small_run("load", "--rates", "50", "--inputs", "3", "--url", stub.url)
     assert not results.rows
