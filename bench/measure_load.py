@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from bench.client import RequestRefused
+from bench.client import RequestFailed, RequestRefused
 from bench.measure import Effort, Source, measure_case
 from bench.open_loop import OpenLoad, open_loop, poisson
 from bench.progress import Bar
@@ -48,7 +48,10 @@ def peak_per_s(rows: Sequence[Row]) -> float:
 async def measure_rates(
     plan: LoadPlan, size: Size, peak: float | None, source: Source, bar: Bar
 ) -> AsyncIterator[LoadRow]:
-    """One row a rate. `peak`: requests a second; None where no rate is a share of it."""
+    """One row a rate. `peak`: requests a second; None where no rate is a share of it.
+
+    Raises RequestFailed where every request failed.
+    """
     case = Case(clients=0, inputs=plan.inputs, tokens=size)
     for rate in plan.rates:
         per_s = rate.per_s(peak or 0.0)
@@ -57,6 +60,8 @@ async def measure_rates(
         schedule = poisson(per_s, plan.seconds, seed, plan.warmup_s)
         requests = [embed_request(source.client, source.inputs, case) for _ in schedule.due_s]
         load = await open_loop(requests, schedule, plan.bounds)
+        if load.failed and load.failed == load.arrivals:
+            raise RequestFailed(f"every request failed: {next(iter(load.reasons))}")
         yield _row(plan, case, load, per_s, None if peak is None else per_s / peak)
 
 

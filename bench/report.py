@@ -61,6 +61,9 @@ def _lines(results: Results) -> Iterator[str]:
             f"checked before timing: cosine at least {results.check.min_cosine:.5f} over "
             f"{results.check.texts} texts to {results.check.reference} (refused below {MIN_COSINE})"
         )
+    for row in results.loads:
+        for reason, count in row.reasons.items():
+            yield f"at {_figure(row.rate)} requests/s, {count:,} times: {reason}"
 
 
 def _tables(results: Results) -> Iterator[Table]:

@@ -113,6 +113,14 @@ async def test_peak_of_a_server_that_refuses_is_what_it_took_before(stub: StubEm
     assert loaded.rate == pytest.approx(row.inputs_per_s / 10)
 
 
+async def test_load_of_which_nothing_is_answered_has_no_figures(stub: StubEmbedder) -> None:
+    arguments = ["load", "--rates", "100", "--no-check", "--url", stub.url]
+    plan = replace(parse(arguments).load, warmup_s=0.0, seconds=0.3)
+    stub.distort = lambda rows: rows[:0]
+    with pytest.raises(RequestFailed, match="every request failed: 0 vectors for 1 inputs"):
+        await run(replace(parse(arguments), load=plan), Bar())
+
+
 async def test_load_at_given_rates_needs_no_peak(stub: StubEmbedder) -> None:
     results = await small_run("load", "--rates", "50", "--inputs", "3", "--url", stub.url)
     assert not results.rows
@@ -123,12 +131,15 @@ async def test_load_at_given_rates_needs_no_peak(stub: StubEmbedder) -> None:
 async def test_load_on_a_server_that_refuses_is_counted(stub: StubEmbedder) -> None:
     stub.fails_on_inputs = 1
     arguments = ("load", "--no-check", "--rates", "50", "--url", stub.url)
-    (row,) = (await small_run(*arguments)).loads
+    results = await small_run(*arguments)
+    (row,) = results.loads
     assert row.refused == row.arrivals > 0
     assert row.answered == row.requests_per_s == 0
     assert row.latency.p50_ms is None
     assert sum(row.reasons.values()) == row.refused
-    assert all("503" in reason for reason in row.reasons)
+    (reason,) = row.reasons
+    assert "503" in reason
+    assert f"{row.refused:,} times: {reason}" in markdown(results, {})
 
 
 async def test_seed_repeats_the_arrivals(stub: StubEmbedder) -> None:
