@@ -52,7 +52,10 @@ class JobClient(Protocol):
         ...
 
     async def models(self) -> Mapping[str, ServedModel]:
-        """Every announced model by its id, with the workers that jobs may be submitted for."""
+        """Every announced model by its id, with the workers that jobs may be submitted for.
+
+        What was returned never changes: after an announcement it is another mapping.
+        """
         ...
 
     def live_workers(self, model: str) -> int:
