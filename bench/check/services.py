@@ -13,7 +13,14 @@ import numpy as np
 from bench.check.ratios import Measured, Ratio
 from bench.client import Client, Endpoint
 from bench.fleet.cpu import OTHERS, CpuMeter
-from bench.fleet.processes import GATEWAY, Started, florilege, redis_server
+from bench.fleet.processes import (
+    GATEWAY,
+    REAL_WORKER,
+    SERVE,
+    Started,
+    florilege,
+    redis_server,
+)
 from bench.inputs import Inputs
 from bench.load import closed_loop
 from bench.suites.suite import Case, embed_request
@@ -24,10 +31,8 @@ from engine.batch import Batch
 from engine.engine import Engine, EngineConfig
 
 SHORT, LARGE, REDIS = "one short text over HTTP", "256 × 80 tokens over HTTP", "Redis over memory"
-_COMMAND = ("-c", "from cli.main import app; app()")
 _CPU = ("--device", "cpu")  # as the engine beside them
-_SERVE = (*_COMMAND, "serve", "--port", "0", *_CPU)
-_WORKER = (*_COMMAND, "worker", *_CPU)
+_SERVE, _WORKER = (*SERVE, *_CPU), (*REAL_WORKER, *_CPU)
 
 _SHORT_CASE, _SHORT_TURN = Case(clients=1, inputs=1, tokens=16), 40
 _LARGE_CASE, _LARGE_TURN = Case(clients=1, inputs=256, tokens=80), 1

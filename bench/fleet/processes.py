@@ -13,7 +13,10 @@ from typing import Any
 
 import orjson
 
-GATEWAY = ("-c", "from cli.main import app; app()", "gateway", "--port", "0")
+_COMMAND = ("-c", "from cli.main import app; app()")
+SERVE = (*_COMMAND, "serve", "--port", "0")
+GATEWAY = (*_COMMAND, "gateway", "--port", "0")
+REAL_WORKER = (*_COMMAND, "worker")
 SERVER = ("-m", "bench.simulated_server", "--port", "0")
 WORKER = ("-m", "bench.simulated_worker")
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.client import Endpoint
-from bench.fleet.processes import GATEWAY, florilege, redis_server
+from bench.fleet.processes import GATEWAY, REAL_WORKER, SERVE, florilege, redis_server
 from bench.peers.contender import About, Contender, Size
 from bench.peers.environment import python_of, versions_in
 from bench.peers.models import E5, MAX_TOKENS, MINILM, ROOT, Model
@@ -17,8 +17,6 @@ from bench.peers.process import PeerProcess, peer_process
 from bench.peers.server import Served, ServerContender, peer_server
 
 _ENGINES = Path(__file__).parent / "engines"
-_SERVE = ("-c", "from cli.main import app; app()", "serve", "--port", "0")
-_WORKER = ("-c", "from cli.main import app; app()", "worker")
 
 _BATCHES = tuple(Size(count) for count in (1, 2, 4, 8, 16, 32))
 _TOKENS = tuple(Size(count, "tokens") for count in (512, 1024, 2048))
@@ -76,7 +74,7 @@ def _over_http(dtype: str, fresh: bool = False) -> Entrant:
 
 @asynccontextmanager
 async def _serve(about: About, model: Model) -> AsyncIterator[ServerContender]:
-    arguments = (*_SERVE, *_model_flags(about, model))
+    arguments = (*SERVE, *_model_flags(about, model))
     async with florilege(arguments) as started, _client(about, started.url, model) as contender:
         yield contender
 
@@ -85,7 +83,7 @@ async def _serve(about: About, model: Model) -> AsyncIterator[ServerContender]:
 async def _over_redis(about: About, model: Model) -> AsyncIterator[ServerContender]:
     async with AsyncExitStack() as stack:
         redis = await stack.enter_async_context(redis_server())
-        worker = (*_WORKER, *_model_flags(about, model))
+        worker = (*REAL_WORKER, *_model_flags(about, model))
         await stack.enter_async_context(florilege(worker, redis.url))
         gateway = await stack.enter_async_context(florilege(GATEWAY, redis.url))
         yield await stack.enter_async_context(_client(about, gateway.url, model))
