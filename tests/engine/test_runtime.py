@@ -82,4 +82,4 @@ print(sorted(loaded & others), sorted(n for n in sys.modules if n.startswith("ch
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    assert done.stdout.split("\n")[0] == "[] ['checkpoint.spec']"
+    assert done.stdout.split("\n")[0] == "[] ['checkpoint.compiled', 'checkpoint.spec']"
