@@ -27,6 +27,7 @@ from bench.peers.report import peers_markdown
 from bench.peers.results import LoadRow, PeersResults
 from bench.peers.roster import Entrant, entrants
 from bench.peers.targets import outcomes
+from bench.peers.witness import Witness
 from bench.progress import exit_on, tell
 from bench.results import keep, results_path
 
@@ -103,7 +104,8 @@ async def measure_peers(
     machine, date = describe_machine(), datetime.now(UTC).isoformat(timespec="seconds")
     texts = PromptedTexts(options.seed, options.model)
     reference = read_reference(_REFERENCES / options.model.reference)
-    plan = Plan(options.model, texts, options.seed, options.rounds, reference, tell)
+    witness = Witness()
+    plan = Plan(options.model, texts, options.seed, options.rounds, reference, tell, witness)
     rows: list[LoadRow] = []
     async with started(taking, plan) as field:
         idle_cores = await _idle_cores()
@@ -126,6 +128,7 @@ async def measure_peers(
         rows=rows,
         targets=outcomes(options.model, rows, options.loads),
         missing=field.missing,
+        turns=witness.turns,
     )
 
 

@@ -17,6 +17,7 @@ from bench.peers.models import Model, PeersMissing
 from bench.peers.process import PeerFailed
 from bench.peers.results import ContenderRow, LoadRow
 from bench.peers.roster import Entrant
+from bench.peers.witness import Result, Witness
 from bench.texts import Texts
 
 Tell = Callable[[str], None]  # what is being done, for whoever waits
@@ -37,6 +38,7 @@ class Plan:
     rounds: int
     reference: Reference
     tell: Tell
+    witness: Witness
 
 
 @dataclass(eq=False)
@@ -48,11 +50,11 @@ class Player:
     swept: dict[Size, float] = field(default_factory=dict)  # of a load: seconds a text
     rounds_s: list[float] = field(default_factory=list)
 
-    async def turn(self, ask: Callable[[Contender], Awaitable[None]]) -> None:
+    async def turn(self, ask: Callable[[Contender], Awaitable[Result]]) -> Result:
         """Nobody else runs meanwhile."""
         await self.contender.resume()
         try:
-            await ask(self.contender)
+            return await ask(self.contender)
         finally:
             await self.contender.pause()
 
@@ -143,16 +145,16 @@ async def measure_load(load: Load, taking: Field, plan: Plan) -> list[LoadRow]:
         await taking.turns(sweep, order)
     for number in range(1, plan.rounds + 1):
         plan.tell(f"peers: {load.name}, round {number} of {plan.rounds}")
-        await taking.turns(_timed(load, load.texts(plan.texts)), order)
+        await taking.turns(_timed(load, load.texts(plan.texts), plan.witness), order)
     return [player.row(load.name) for player in taking.players.values()]
 
 
-def _timed(load: Load, texts: list[str]) -> Callable[[Player], Awaitable[None]]:
+def _timed(load: Load, texts: list[str], witness: Witness) -> Callable[[Player], Awaitable[None]]:
     async def turn(player: Player) -> None:
-        async def ask(contender: Contender) -> None:
-            player.rounds_s.append(await load.turn(contender, texts, player.best))
+        def ask(contender: Contender) -> Awaitable[float]:
+            return load.turn(contender, texts, player.best)
 
-        await player.turn(ask)
+        player.rounds_s.append(await witness.measure(lambda: player.turn(ask)))
 
     return turn
 
@@ -194,11 +196,9 @@ async def measure_fresh(
         passes = {name: fresh_texts(plan.texts, order) for name in (FRESH, FRESH_AGAIN)}
 
         async def turn(entrant: Entrant, passes: dict[str, list[str]] = passes) -> None:
-            async with entrant.open(plan.model) as contender:
-                await contender.vectors([plan.texts.of(8)])  # a length that is not asked
-                for name, texts in passes.items():
-                    mean_s = sum(await contender.alone_s(texts)) / len(texts)
-                    seconds.setdefault(entrant.about.key, {}).setdefault(name, []).append(mean_s)
+            means_s = await plan.witness.measure(lambda: _fresh_s(entrant, plan, passes))
+            for name, mean_s in means_s.items():
+                seconds.setdefault(entrant.about.key, {}).setdefault(name, []).append(mean_s)
 
         for entrant in order.sample(entrants, len(entrants)):
             if entrant.about.key not in taking.missing:
@@ -209,3 +209,12 @@ async def measure_fresh(
         if entrant.about.key not in taking.missing
         for name, rounds_s in seconds[entrant.about.key].items()
     ]
+
+
+async def _fresh_s(entrant: Entrant, plan: Plan, passes: dict[str, list[str]]) -> dict[str, float]:
+    """Seconds a text of each pass, of one who was just started."""
+    async with entrant.open(plan.model) as contender:
+        await contender.vectors([plan.texts.of(8)])  # a length that is not asked
+        return {
+            name: sum(await contender.alone_s(texts)) / len(texts) for name, texts in passes.items()
+        }

@@ -20,7 +20,9 @@ def peers_markdown(results: PeersResults, plot: str) -> str:
         *machine_lines(results.date, results.machine),
         f"{results.rounds} rounds in random order, each contender at its best size, the others "
         f"asleep; medians, and the least and greatest of all rounds; seed {results.seed}",
-        f"while none had its turn, {results.idle_cores:.2f} cores were busy",
+        f"while none had its turn, {results.idle_cores:.2f} cores were busy; "
+        f"{results.turns.repeated} of {results.turns.measured} turns were measured again because "
+        f"the machine was slow around them, {results.turns.slow} were so each time",
         *(f"{name}: {about}" for name, about in results.loads.items()),
         *missing,
     ]

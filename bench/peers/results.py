@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from bench.machine import Machine
+from bench.peers.witness import Turns
 from bench.statistics import Spread
 
 SCHEMA = 1
@@ -56,6 +57,7 @@ class PeersResults:
     model: str
     rounds: int
     idle_cores: float  # busy on the whole machine while none had its turn
+    turns: Turns  # how many the machine was slow around
     contenders: list[ContenderRow]
     loads: dict[str, str]  # what each is
     rows: list[LoadRow]

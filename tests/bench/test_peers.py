@@ -18,6 +18,7 @@ from bench.peers.process import PeerFailed
 from bench.peers.report import figures
 from bench.peers.results import LoadRow
 from bench.peers.targets import ratio
+from bench.peers.witness import Turns, Witness, work_s
 from bench.texts import Texts
 
 FRESH_TEXTS = 24  # of a pass
@@ -51,7 +52,7 @@ def match(reference: Reference) -> Match:
     told: list[str] = []
     ours = FakeContender("ours", log, reference.vectors)
     peer = FakeContender("peer", log, reference.vectors)
-    plan = Plan(MINILM, Texts("t"), "seed", 8, reference, told.append)
+    plan = Plan(MINILM, Texts("t"), "seed", 8, reference, told.append, Witness(lambda: 1.0))
     return Match(ours, peer, plan, log, told)
 
 
@@ -179,3 +180,31 @@ async def test_fresh_lengths_meet_an_engine_that_was_just_started(match: Match) 
     ]
     mean_s = sum(match.ours.alone) / FRESH_TEXTS
     assert rows[0].rounds_s == [pytest.approx(mean_s)] * 3
+
+
+async def test_turn_around_which_the_machine_is_slow_is_measured_again(match: Match) -> None:
+    """Looks 21 to 24 are slow: after the tenth of 16 turns, before and after it anew."""
+    looks = iter([1.0] * 8 + [1.0, 1.0] * 9 + [1.0, 2.0] + [2.0, 1.0] + [1.0, 1.0] * 7)
+    match.plan.witness.look = lambda: next(looks)
+    rows = await match.mixed()
+    assert next(looks, None) is None
+    assert match.plan.witness.turns == Turns(measured=16, repeated=1, slow=0)
+    timed = match.log[-(16 + 2) :]
+    assert timed[9] == timed[10] == timed[11]  # the same one, on the same texts
+    assert {len(row.rounds_s) for row in rows.values()} == {match.plan.rounds}
+
+
+async def test_machine_that_stays_slow_is_told_and_the_run_goes_on() -> None:
+    looks = iter([1.0] * 8 + [1.5] * 6 + [1.3] * 2)
+    witness = Witness(lambda: next(looks))
+    turns = iter(range(4))
+
+    async def turn() -> int:
+        return next(turns)
+
+    assert [await witness.measure(turn), await witness.measure(turn)] == [2, 3]
+    assert witness.turns == Turns(measured=2, repeated=1, slow=1)
+
+
+def test_a_piece_of_work_takes_time() -> None:
+    assert 0 < work_s() < 60

@@ -16,6 +16,7 @@ from bench.peers.report import peers_markdown, targets_section
 from bench.peers.results import ContenderRow, LoadRow, PeersResults
 from bench.peers.roster import HTTP, IN_PROCESS, ROSTER, entrants
 from bench.peers.targets import TARGETS, outcomes
+from bench.peers.witness import Turns
 
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / "bench" / "peers"
@@ -41,6 +42,7 @@ RESULTS = PeersResults(
     model=MINILM.name,
     rounds=2,
     idle_cores=0.01,
+    turns=Turns(measured=30, repeated=2, slow=1),
     contenders=[
         ContenderRow(HTTP, "bfloat16", "a note", {"florilege": "1"}, 0.99995, True),
         ContenderRow("OpenVINO", "bfloat16", "in process", {}, 0.98, False),
