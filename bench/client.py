@@ -126,9 +126,15 @@ class Client:
                     kind = RequestRefused if response.status in _REFUSALS else RequestFailed
                     raise kind(f"{method} {path}: {response.status} {reason}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise RequestFailed(f"{method} {self._base}{path}: {error!r}") from error
+            raise RequestFailed(f"{method} {self._base}{path}: {_reason(error)}") from error
         with _understood(path):
             return orjson.loads(answer)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection: {error.strerror or error.os_error}"  # its own text is of sockets
+    return str(error) or type(error).__name__
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from bench.gate import CheckFailed
 from bench.inputs import InputsUnreadable
 from bench.options import parse
 from bench.plots import plots
-from bench.progress import Bar, exit_on
+from bench.progress import Bar, exit_if, exit_on
 from bench.report import markdown, print_report
 from bench.results import keep
 from bench.run import run
@@ -29,3 +29,4 @@ def main(arguments: Sequence[str]) -> None:
     if path is not None:
         for name, svg in drawn.items():
             path.with_name(files[name]).write_text(svg)
+    exit_if(results.ended)

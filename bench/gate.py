@@ -24,6 +24,9 @@ _PROBE_TOKENS = (10, 40)
 MAX_SCORE_DIFFERENCE = 0.02
 
 
+_OTHER_MODEL = "For another model give --reference FILE, made by bench/reference/make.py"
+
+
 class CheckFailed(Exception):
     """The server answers something else than the model does."""
 
@@ -45,6 +48,12 @@ async def check_vectors(client: Client, reference: Reference, encode: Encode = a
     """The least cosine over the texts, in one request and some alone. Raises CheckFailed."""
     inputs = encode(reference.texts)
     together = (await client.embed(inputs)).vectors
+    (_, dimensions), (_, expected) = together.shape, reference.vectors.shape
+    if dimensions != expected:
+        raise CheckFailed(
+            f"the server: vectors of {dimensions} dimensions, those of {reference.about} have "
+            f"{expected}. {_OTHER_MODEL}"
+        )
     alone = [(await client.embed([one])).vectors for one in inputs[:_ALONE]]
     cosine = min(
         min_cosine(together, reference.vectors),
@@ -58,7 +67,7 @@ def passed(reference: Reference, cosine: float, name: str) -> Check:
     if not cosine >= MIN_COSINE:  # written so that NaN fails
         raise CheckFailed(
             f"{name}: cosine {cosine:.5f} to {reference.about}, less than {MIN_COSINE}. "
-            "For another model give --reference FILE, made by bench/reference/make.py"
+            f"{_OTHER_MODEL}"
         )
     return Check(reference.about, len(reference.texts), cosine)
 

@@ -19,6 +19,11 @@ from bench.texts import Size
 NAMES = (*SUITES, load.NAME)
 DEFAULT_SUITES = ("latency", "scoring", "throughput", "concurrency")
 
+# All requests of a case are prepared before it is timed, and their texts made.
+_MOST_ARRIVALS, _MOST_SHARE = 1_000_000, 10.0
+_MOST = 1_000_000  # inputs a request, tokens an input
+_MOST_S = 3_600.0
+
 _DESCRIPTION = (
     f"Measure an OpenAI-compatible embeddings server. Without a suite: {', '.join(DEFAULT_SUITES)}."
     " `peers --help`, `hop --help`, `scale --help`: suites that start what they measure. "
@@ -59,10 +64,18 @@ def parse(arguments: Sequence[str]) -> Options:
         parser.error("scoring takes texts: no API of reranking has token arrays")
     if given.corpus is None and "corpus" in (given.sizes or ()):
         parser.error("--sizes corpus needs --corpus FILE")
-    default = tuple(s for s in DEFAULT_SUITES if not (tokens and s == scoring.SUITE.name))
-    # Fresh for each run, so that a server that caches by text has not seen these before.
-    seed = given.seed or str(time.time_ns())
     seconds = {} if given.seconds is None else {"seconds": given.seconds}
+    plan = LoadPlan(
+        rates=given.rates,
+        inputs=given.inputs,
+        bounds=Bounds(given.max_in_flight, given.drain_s),
+        # Fresh for each run, so that a server that caches by text has not seen these before.
+        seed=given.seed or str(time.time_ns()),
+        **seconds,
+    )
+    if max(rate.per_s(0.0) for rate in plan.rates) * plan.seconds > _MOST_ARRIVALS:
+        parser.error(f"--rates: more than {_MOST_ARRIVALS:,} arrivals in {plan.seconds:g} s")
+    default = tuple(s for s in DEFAULT_SUITES if not (tokens and s == scoring.SUITE.name))
     return Options(
         suites=tuple(dict.fromkeys(given.suites)) or default,
         endpoint=Endpoint(given.url, given.api_key),
@@ -73,15 +86,9 @@ def parse(arguments: Sequence[str]) -> Options:
         ),
         reference=None if given.no_check else given.reference,
         effort=Effort() if given.seconds is None else Effort(timed_s=given.seconds),
-        load=LoadPlan(
-            rates=given.rates,
-            inputs=given.inputs,
-            bounds=Bounds(given.max_in_flight, given.drain_s),
-            seed=seed,
-            **seconds,
-        ),
+        load=plan,
         metrics_urls=tuple(given.metrics_url),
-        seed=seed,
+        seed=plan.seed,
         json_path=given.json,
     )
 
@@ -93,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--url", default="http://127.0.0.1:8000", help="of the server (%(default)s)")
     add("--api-key", help="sent as a bearer token")
     add("--model", help="its id; default: the only one that the server has")
-    add("--seconds", type=_positive, help="timed for each case (5; each rate of load: 10)")
+    add("--seconds", type=_seconds, help="timed for each case (5; each rate of load: 10)")
     add("--seed", help="of the texts and arrivals; default: a fresh one, which the results name")
     add("--json", type=results_path, metavar="OUT", help="and OUT's .md, and plots beside")
     add(
@@ -156,15 +163,16 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
     )
     add(
         "--drain-s",
-        type=_positive,
+        type=_seconds,
         default=bounds.drain_s,
         help="after the last arrival; what is not answered then is unfinished (%(default)s)",
     )
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    # Digits beyond these Python would not read as a number.
+    if not text.isdecimal() or len(text) > len(str(_MOST)) or not 0 < int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST:,}")
     return int(text)
 
 
@@ -175,6 +183,12 @@ def _positive(text: str) -> float:
         value = 0.0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _seconds(text: str) -> float:
+    if (value := _positive(text)) > _MOST_S:
+        raise argparse.ArgumentTypeError(f"{text!r}: {_MOST_S:,.0f} seconds at most")
     return value
 
 
@@ -201,9 +215,10 @@ def _size(text: str) -> Size:
     for name in names:
         if text == name:
             return name
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens, nor `mixed`")
-    return int(text)
+    try:
+        return _count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error} of tokens, nor `mixed`") from None
 
 
 def _rates(text: str) -> tuple[Rate, ...]:
@@ -216,5 +231,7 @@ def _rates(text: str) -> tuple[Rate, ...]:
             raise argparse.ArgumentTypeError(
                 f"{rate!r} is neither requests/s nor a share such as 50%"
             ) from None
+        if percent and value > 100 * _MOST_SHARE:
+            raise argparse.ArgumentTypeError(f"{rate!r} is more than {_MOST_SHARE:.0%} of the peak")
         rates.append(Rate(value / 100, True) if percent else Rate(value))
     return tuple(rates)

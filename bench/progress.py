@@ -1,13 +1,16 @@
 """What a suite says while it runs, and why it cannot: on stderr, beside the report."""
 
+import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+INTERRUPTED = "interrupted"
 
 
 def tell(doing: str) -> None:
@@ -57,6 +60,29 @@ class Bar:
 
     def tell(self, done: str) -> None:
         self._progress.console.print(done, style="dim", markup=False, highlight=False)
+
+
+async def kept(
+    measuring: Awaitable[None], measured: Callable[[], object], *failures: type[Exception]
+) -> str:
+    """Why `measuring` ended early, with something measured that is worth keeping; '' if it did not.
+
+    Raises what ended it where nothing was.
+    """
+    try:
+        await measuring
+    except (asyncio.CancelledError, *failures) as error:
+        if not measured():
+            raise
+        return INTERRUPTED if isinstance(error, asyncio.CancelledError) else str(error)
+    return ""
+
+
+def exit_if(ended: str) -> None:
+    """As `exit_on` does, once what was measured is written."""
+    if ended:
+        Console(stderr=True).print(f"bench: {ended}", style="red", markup=False)
+        raise SystemExit(128 + signal.SIGINT if ended == INTERRUPTED else 1)
 
 
 @contextmanager

@@ -52,6 +52,8 @@ def _lines(results: Results) -> Iterator[str]:
     )
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     yield f"commit {machine.commit or 'unknown'}; {versions}; seed {results.seed}"
+    if results.ended:
+        yield f"NOT ALL WAS MEASURED: {results.ended}"
     if results.inputs:
         yield f"sent: {results.inputs}"
     if results.check is None:

@@ -94,6 +94,7 @@ class Results:
     loads: list[LoadRow] = field(default_factory=list)
     batches: list[Batches] = field(default_factory=list)
     inputs: str = ""  # what was sent, where it is not texts of the bench's own
+    ended: str = ""  # why it ended before all was measured
     schema: int = SCHEMA
 
 

@@ -17,7 +17,7 @@ from bench.machine import describe_machine
 from bench.measure import Source, measure
 from bench.measure_load import find_peak, measure_rates, peak_per_s
 from bench.options import Options
-from bench.progress import Bar
+from bench.progress import Bar, kept
 from bench.results import Batches, Check, LoadRow, Results, Row
 from bench.sent import Sent, choose_inputs
 from bench.server_metrics import Scrape, between, scrape_if_told
@@ -27,7 +27,10 @@ from bench.texts import Size, Texts
 
 
 async def run(options: Options, bar: Bar) -> Results:
-    """Raises CheckFailed, RequestFailed or InputsUnreadable."""
+    """What was measured, with the reason in `ended` where a failure or Ctrl-C ended it.
+
+    Raises CheckFailed, RequestFailed or InputsUnreadable where nothing was.
+    """
     machine, date = describe_machine(), datetime.now(UTC).isoformat(timespec="seconds")
     reference = None if options.reference is None else read_reference(options.reference)
     async with Client(options.endpoint) as client:
@@ -39,7 +42,9 @@ async def run(options: Options, bar: Bar) -> Results:
         if reference is not None:
             bar.tell("check: vectors, scores, token counts")
             check, texts = await chosen.check(reference)
-        await chosen.measure(texts)
+        ended = await kept(
+            chosen.measure(texts), lambda: chosen.rows or chosen.loads, RequestFailed
+        )
     return Results(
         date=date,
         seed=options.seed,
@@ -52,6 +57,7 @@ async def run(options: Options, bar: Bar) -> Results:
         loads=chosen.loads,
         batches=chosen.batches,
         inputs=sent.about,
+        ended=ended,
     )
 
 

@@ -27,7 +27,8 @@ dropped and counted, `florilege_log_lines_dropped_total`.
 Off unless `--trace-endpoint` names a collector that takes OTLP over HTTP, such as
 `http://collector:4318`; it needs `pip install 'florilege[otel]'`. Give it to gateways and workers
 alike. What else an exporter needs, it reads from the standard variables:
-`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_RESOURCE_ATTRIBUTES`.
+`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_RESOURCE_ATTRIBUTES`
+(`extraEnv` of the Helm chart).
 
 | span | where | is |
 |---|---|---|

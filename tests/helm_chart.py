@@ -36,6 +36,12 @@ EVERYTHING: Values = {
             "ready-when": "every",
             "log-level": "debug",
         },
+        "extraEnv": [
+            {
+                "name": "OTEL_EXPORTER_OTLP_HEADERS",
+                "valueFrom": {"secretKeyRef": {"name": "collector", "key": "headers"}},
+            }
+        ],
         "modelConfig": '["org/model"]\naliases = ["text-embedding-3-small"]\n',
         "drainSeconds": 50,
         "ingress": {
@@ -52,7 +58,10 @@ EVERYTHING: Values = {
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "high",
     },
-    "workerDefaults": {"priorityClassName": "low"},
+    "workerDefaults": {
+        "priorityClassName": "low",
+        "extraEnv": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "zone=a"}],
+    },
     "workers": [
         {
             "name": "m3",

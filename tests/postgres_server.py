@@ -7,11 +7,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-_READY_S = 20.0
+from server_start import wait_until_answers
+
 _OPTIONS = {  # it keeps nothing, so it need not write what would last
     "fsync": "off",
     "full_page_writes": "off",
@@ -40,7 +40,7 @@ class PostgresServer:
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_as_user()
         )
-        self._wait()
+        wait_until_answers(self._process, self._answers, every_s=0.01)
 
     def stop(self) -> None:
         """At once: who is connected is cut off."""
@@ -84,19 +84,9 @@ class PostgresServer:
             self._process.wait(10)
             self._process = None
 
-    def _wait(self) -> None:
-        assert self._process is not None
-        until_s = time.monotonic() + _READY_S
-        while time.monotonic() < until_s:
-            if self._process.poll() is not None:
-                raise RuntimeError(f"postgres ended with {self._process.returncode}")
-            ready = subprocess.run(
-                [_tool("pg_isready"), "--quiet", "--host", str(self._directory)], check=False
-            )
-            if ready.returncode == 0:
-                return
-            time.sleep(0.01)
-        raise RuntimeError("postgres does not answer")
+    def _answers(self) -> bool:
+        command = [_tool("pg_isready"), "--quiet", "--host", str(self._directory)]
+        return subprocess.run(command, check=False).returncode == 0
 
 
 def database_of(url: str) -> str:

@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import yaml
 from redis_server import free_port
+from server_start import wait_until_answers
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "deploy" / "prometheus" / "rules"
 DEPLOYED = ROOT / "deploy" / "compose" / "prometheus.yaml"
 SCRAPE_S = 1
-_READY_S = 20.0
 
 
 class PrometheusServer:
@@ -58,16 +58,16 @@ class PrometheusServer:
             time.sleep(0.1)
 
     def wait_until_ready(self) -> None:
-        until_s = time.monotonic() + _READY_S
-        while time.monotonic() < until_s:
-            if self._process.poll() is not None:
-                break
-            with contextlib.suppress(httpx.HTTPError):
-                if self._client.get("/-/ready").status_code == 200:
-                    return
-            time.sleep(0.02)
-        self._log.seek(0)
-        raise RuntimeError(f"Prometheus is not ready: {self._log.read()}")
+        try:
+            wait_until_answers(self._process, self._answers, every_s=0.02)
+        except RuntimeError as error:
+            self._log.seek(0)
+            raise RuntimeError(f"{error}: {self._log.read()}") from None
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            return self._client.get("/-/ready").status_code == 200
+        return False
 
     def close(self) -> None:
         self._client.close()

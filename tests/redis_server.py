@@ -7,15 +7,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from redis import Redis
+from server_start import wait_until_answers
 
 # Another server that speaks the protocol: see `make redis-versions`.
 SERVER = os.environ.get("TEST_REDIS_SERVER", "redis-server")
-_READY_S = 10.0
 
 
 class RedisServer:
@@ -42,7 +41,7 @@ class RedisServer:
             *self._options,
         ]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        self._wait()
+        wait_until_answers(self._process, self._answers, every_s=0.005)
 
     def call(self, *arguments: str) -> str:
         """One command by `redis-cli`, beside whatever the test does."""
@@ -67,19 +66,12 @@ class RedisServer:
             self._process.wait(10)
             self._process = None
 
-    def _wait(self) -> None:
-        assert self._process is not None
-        until_s = time.monotonic() + _READY_S
-        while time.monotonic() < until_s:
-            if self._process.poll() is not None:
-                raise RuntimeError(f"{SERVER} ended with {self._process.returncode}")
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(self.socket))
-                client.sendall(b"PING\r\n")
-                if client.recv(16).startswith((b"+PONG", b"-NOAUTH")):
-                    return
-            time.sleep(0.005)
-        raise RuntimeError(f"{SERVER} does not answer")
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.socket))
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith((b"+PONG", b"-NOAUTH"))
+        return False
 
 
 def free_port() -> int:

@@ -30,6 +30,8 @@ class StubEmbedder:
         self.sends_floats = False
         self.fails_on_inputs = 0  # a request of so many texts is refused
         self.max_tokens: int | None = None  # told with the models
+        self.hangs_on_words = 0  # a first text of so many is never answered
+        self.hung = asyncio.Event()
         self.most_at_once: int | None = None  # requests; others are refused
         self.garbage: bytes | None = None  # answered in place of anything else
         self.distort: Callable[[Vectors], Vectors] = lambda rows: rows
@@ -89,6 +91,9 @@ class StubEmbedder:
         texts = body["input"]
         if len(texts) == self.fails_on_inputs:
             return _json({"error": {"message": "out of vectors"}}, status=503)
+        if self.hangs_on_words and len(texts[0].split()) == self.hangs_on_words:
+            self.hung.set()
+            await asyncio.Event().wait()
         rows = self.distort(self._rows(texts))
         data = [{"index": i, "embedding": self._encode(row)} for i, row in enumerate(rows)]
         tokens = self._tokens(texts)

@@ -17,7 +17,7 @@ from bench.fleet.cpu import OTHERS, CpuMeter
 from bench.fleet.processes import StartFailed
 from bench.gate import CheckFailed, read_reference
 from bench.machine import describe_machine
-from bench.peers.compare import Plan, Tell, measure_fresh, measure_load, started
+from bench.peers.compare import FAILURES, Field, Plan, Tell, measure_fresh, measure_load, started
 from bench.peers.environment import NAMES
 from bench.peers.loads import FRESH, FRESH_ABOUT, LOADS, PromptedTexts
 from bench.peers.models import MODELS, Model, PeersMissing
@@ -28,7 +28,7 @@ from bench.peers.results import LoadRow, PeersResults
 from bench.peers.roster import Entrant, entrants
 from bench.peers.targets import outcomes
 from bench.peers.witness import Witness
-from bench.progress import exit_on, tell
+from bench.progress import exit_if, exit_on, kept, tell
 from bench.results import keep, results_path
 
 _DESCRIPTION = (
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.json_path is not None:
         plot.write_text(peers_svg(results))
     sys.stdout.write(report)
+    exit_if(results.ended)
 
 
 async def _until_terminated(measuring: Coroutine[None, None, PeersResults]) -> PeersResults:
@@ -100,22 +101,33 @@ def parse(arguments: Sequence[str]) -> PeersOptions:
 async def measure_peers(
     options: PeersOptions, taking: Sequence[Entrant], tell: Tell
 ) -> PeersResults:
-    """Raises what ends one of ours; a peer that fails is named in `missing`."""
+    """What was measured; a peer that fails is named in `missing`, what ends a run in `ended`.
+
+    Raises what ends one of ours, or Ctrl-C, where no load was measured whole.
+    """
     machine, date = describe_machine(), datetime.now(UTC).isoformat(timespec="seconds")
     texts = PromptedTexts(options.seed, options.model)
     reference = read_reference(_REFERENCES / options.model.reference)
     witness = Witness()
     plan = Plan(options.model, texts, options.seed, options.rounds, reference, tell, witness)
     rows: list[LoadRow] = []
-    async with started(taking, plan) as field:
-        idle_cores = await _idle_cores()
+
+    async def measure_loads(field: Field) -> None:
         for name in options.loads:
             if name != FRESH:
-                rows += await measure_load(LOADS[name], field, plan)
-    if FRESH in options.loads:
+                rows.extend(await measure_load(LOADS[name], field, plan))
+
+    async def measure_first_lengths(field: Field) -> None:
         fresh = [entrant for entrant in taking if entrant.fresh]
         rounds = min(options.rounds, _FRESH_ROUNDS)
-        rows += await measure_fresh(fresh, field, plan, rounds)
+        rows.extend(await measure_fresh(fresh, field, plan, rounds))
+
+    async with started(taking, plan) as field:
+        idle_cores = await _idle_cores()
+        ended = await kept(measure_loads(field), lambda: rows, *FAILURES)
+    if FRESH in options.loads and not ended:
+        ended = await kept(measure_first_lengths(field), lambda: rows, *FAILURES)
+    loads = tuple(name for name in options.loads if any(row.load == name for row in rows))
     return PeersResults(
         date=date,
         seed=options.seed,
@@ -124,10 +136,11 @@ async def measure_peers(
         rounds=options.rounds,
         idle_cores=idle_cores,
         contenders=field.rows,
-        loads=_about(options.loads),
+        loads=_about(loads),
         rows=rows,
-        targets=outcomes(options.model, rows, options.loads),
+        targets=outcomes(options.model, rows, loads),
         missing=field.missing,
+        ended=ended,
         turns=witness.turns,
     )
 

@@ -25,6 +25,7 @@ def peers_markdown(results: PeersResults, plot: str) -> str:
         f"the machine was slow around them, {results.turns.slow} were so each time",
         *(f"{name}: {about}" for name, about in results.loads.items()),
         *missing,
+        *([f"NOT ALL WAS MEASURED: {results.ended}"] if results.ended else []),
     ]
     return page(
         f"{results.model} beside its peers",

@@ -63,4 +63,5 @@ class PeersResults:
     rows: list[LoadRow]
     targets: list[TargetRow]
     missing: dict[str, str] = field(default_factory=dict)  # who did not take part, and why
+    ended: str = ""  # why it ended before all was measured
     schema: int = SCHEMA

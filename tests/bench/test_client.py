@@ -63,5 +63,9 @@ async def test_what_is_no_answer_is_reported(
 
 async def test_unreachable_server_is_reported_with_its_address() -> None:
     async with Client(Endpoint("http://127.0.0.1:9")) as client:
-        with pytest.raises(RequestFailed, match=r"127\.0\.0\.1:9/v1/models"):
+        with pytest.raises(RequestFailed) as failure:
             await client.models()
+    said = str(failure.value)
+    assert said.startswith("GET http://127.0.0.1:9/v1/models: no connection: ")
+    assert "Key" not in said
+    assert len(said) < 100

@@ -53,6 +53,14 @@ async def test_wrong_vectors_are_refused(
         await check_vectors(client, reference)
 
 
+async def test_vectors_of_another_width_are_named_as_such(
+    stub: StubEmbedder, client: Client, reference: Reference
+) -> None:
+    stub.distort = lambda rows: rows[:, :-1]
+    with pytest.raises(CheckFailed, match=r"383 dimensions, .* have 384"):
+        await check_vectors(client, reference)
+
+
 @pytest.mark.parametrize(
     "distort", [lambda rows: rows, lambda rows: 3 * rows, lambda rows: _nearly(rows, 0.9995)]
 )

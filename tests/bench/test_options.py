@@ -33,6 +33,12 @@ def test_sizes_are_tokens_or_the_mixed_lengths() -> None:
     assert parse([]).sizes is None
 
 
+def test_largest_rates_and_sizes_are_taken() -> None:
+    options = parse(["load", "--rates", "100000,1000%", "--sizes", "1000000"])
+    assert [rate.per_s(1.0) for rate in options.load.rates] == [100_000.0, 10.0]
+    assert options.sizes == (1_000_000,)
+
+
 def test_corpus_stands_for_all_sizes() -> None:
     assert parse(["--corpus", "mine.txt"]).sizes == ("corpus",)
 
@@ -42,8 +48,14 @@ def test_corpus_stands_for_all_sizes() -> None:
     [
         *(["nonsense"], ["--sizes", "0"], ["--sizes", "many"], ["--sizes", "corpus"]),
         *(["load", "--rates", "0"], ["load", "--rates", "x%"], ["load", "--rates", "-5"]),
+        *(
+            ["load", "--rates", "100001"],
+            ["load", "--rates", "1001%"],
+            ["load", "--rates", "1e300"],
+        ),
+        *(["--sizes", "1000001"], ["--sizes", "9" * 5_000], ["load", "--inputs", "1000001"]),
         ["scoring", "--input", "tokens"],
-        *(["--seconds", value] for value in ("0", "nan", "-3", "soon")),
+        *(["--seconds", value] for value in ("0", "nan", "-3", "soon", "3601")),
         *([flag, "0"] for flag in ("--max-tokens", "--inputs", "--max-in-flight", "--drain-s")),
         *(["--reference", "not there"], ["--json", "out.md"]),
     ],

@@ -1,8 +1,9 @@
 """Peers: each at its best, in the same rounds, alone in its turn, and marked where it is wrong."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ from fake_contender import FakeContender
 from numpy.typing import NDArray
 
 from bench.gate import CheckFailed, Reference
+from bench.peers.command import measure_peers, parse
 from bench.peers.compare import Field, Plan, measure_fresh, measure_load, started
 from bench.peers.contender import Size
 from bench.peers.loads import FRESH, FRESH_AGAIN, MIXED, Q16
 from bench.peers.models import MINILM
 from bench.peers.process import PeerFailed
-from bench.peers.report import figures
+from bench.peers.report import figures, peers_markdown
 from bench.peers.results import LoadRow
 from bench.peers.targets import ratio
 from bench.peers.witness import Turns, Witness, work_s
@@ -167,6 +169,26 @@ async def test_our_own_failure_ends_the_run(match: Match, moment: str) -> None:
     match.ours.fails_at = moment
     with pytest.raises(PeerFailed):
         await match.mixed()
+
+
+@pytest.mark.parametrize("failure", [PeerFailed("it ended"), asyncio.CancelledError()])
+async def test_run_that_ends_early_leaves_the_loads_that_were_whole(
+    match: Match, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    monkeypatch.setattr("bench.peers.command.Witness", lambda: match.plan.witness)
+
+    async def alone_s(texts: list[str]) -> list[float]:
+        raise failure
+
+    match.ours.alone_s = alone_s  # type: ignore[method-assign]
+    entrants = [match.ours.entrant(ours=True), match.peer.entrant()]
+    options = parse(["--loads", "mixed,q16,fresh", "--rounds", "2"])
+    results = await measure_peers(options, entrants, match.told.append)
+    assert set(results.loads) == {row.load for row in results.rows} == {"mixed"}
+    assert results.ended == (str(failure) or "interrupted")
+    assert f"NOT ALL WAS MEASURED: {results.ended}" in peers_markdown(results, "plot.svg")
+    with pytest.raises(type(failure)):
+        await measure_peers(replace(options, loads=("q16",)), entrants, match.told.append)
 
 
 async def test_fresh_lengths_meet_an_engine_that_was_just_started(match: Match) -> None:

@@ -1,7 +1,9 @@
 """Whole runs against the stub, and what they leave behind."""
 
 import asyncio
+import signal
 import sys
+from asyncio.subprocess import PIPE, Process
 from dataclasses import replace
 from pathlib import Path
 
@@ -255,16 +257,57 @@ async def test_command_refuses_wrong_vectors_in_one_line(
     assert not out.exists()
 
 
+async def test_late_failure_leaves_what_was_measured(stub: StubEmbedder, tmp_path: Path) -> None:
+    stub.fails_on_inputs = 100  # those of throughput
+    out = tmp_path / "run.json"
+    suites = ("latency", "throughput", "--sizes", "16", "--seconds", "0.01")
+    code, output, errors = await command(*suites, "--url", stub.url, "--json", str(out))
+    assert code == 1
+    assert "Latency: one text a request" in output
+    assert "NOT ALL WAS MEASURED: POST /v1/embeddings: 503" in output
+    assert "bench: POST /v1/embeddings: 503" in errors
+    results = RESULTS.validate_json(out.read_bytes())
+    assert [row.suite for row in results.rows] == ["latency"]
+    assert "out of vectors" in results.ended
+    assert "NOT ALL WAS MEASURED" in out.with_suffix(".md").read_text()
+
+
+async def test_interrupted_run_leaves_what_was_measured(stub: StubEmbedder, tmp_path: Path) -> None:
+    stub.hangs_on_words = 24 - stub.special_tokens
+    out = tmp_path / "run.json"
+    suites = ("latency", "--sizes", "16,24", "--seconds", "0.01", "--no-check")
+    process = await started("-m", "bench", *suites, "--url", stub.url, "--json", str(out))
+    await asyncio.wait_for(stub.hung.wait(), 60)
+    process.send_signal(signal.SIGINT)
+    _, errors = await process.communicate()
+    assert process.returncode == 130
+    assert b"bench: interrupted" in errors
+    results = RESULTS.validate_json(out.read_bytes())
+    assert [row.tokens for row in results.rows] == [16]
+    assert results.ended == "interrupted"
+
+
+async def test_run_that_measured_nothing_leaves_no_file(stub: StubEmbedder, tmp_path: Path) -> None:
+    stub.fails_on_inputs = 1
+    out = tmp_path / "run.json"
+    suites = ("latency", "--sizes", "16", "--no-check", "--url", stub.url)
+    code, output, errors = await command(*suites, "--json", str(out))
+    assert (code, output) == (1, "")
+    assert "out of vectors" in errors
+    assert not out.exists()
+
+
 async def command(*arguments: str) -> tuple[int | None, str, str]:
     return await python("-m", "bench", *arguments)
 
 
 async def python(*arguments: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *arguments),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await started(*arguments)
     output, errors = await process.communicate()
     return process.returncode, output.decode(), errors.decode()
+
+
+async def started(*arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, *arguments), cwd=ROOT, stdout=PIPE, stderr=PIPE
+    )

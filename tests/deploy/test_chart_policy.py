@@ -53,7 +53,7 @@ def _component(thing: Object) -> str:
 
 
 def _environment(container: Object) -> dict[str, str]:
-    return {item["name"]: item["value"] for item in container.get("env", [])}
+    return {e["name"]: e["value"] for e in container.get("env", []) if "value" in e}
 
 
 def _selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
@@ -131,6 +131,22 @@ def test_large_numbers_reach_the_program_as_they_were_written() -> None:
     settings = load_settings({}, {k: v for k, v in variables.items() if k not in SECRET_FILES})
     assert settings.max_request_tokens == 2_097_152
     assert settings.max_queue_s == 7.5
+
+
+def test_variables_of_no_flag_reach_their_containers() -> None:
+    gateway, worker = (
+        named(objects("everything"), "Deployment", f"florilege-{name}")["spec"]["template"]["spec"]
+        for name in ("gateway", "worker-m3")
+    )
+    headers = {"secretKeyRef": {"name": "collector", "key": "headers"}}
+    assert gateway["containers"][0]["env"][-1] == {
+        "name": "OTEL_EXPORTER_OTLP_HEADERS",
+        "valueFrom": headers,
+    }
+    assert worker["containers"][0]["env"][-1] == {
+        "name": "OTEL_RESOURCE_ATTRIBUTES",
+        "value": "zone=a",
+    }
 
 
 @each_case

@@ -144,6 +144,14 @@ def test_every_dashboard_and_rule_of_the_repository_is_in_the_chart() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown value": ({"gatewey": {}}, "gatewey"),
+    "a flag among the other variables": (
+        {"gateway": {"extraEnv": [{"name": "FLORILEGE_DRAIN_S", "value": "5"}]}},
+        "extraEnv",
+    ),
+    "a variable that is two things": (
+        {"workerDefaults": {"extraEnv": [{"name": "A", "value": "b", "valueFrom": {"x": {}}}]}},
+        "extraEnv",
+    ),
     "an unknown flag": ({"gateway": {"settings": {"max-queue": 5}}}, "max-queue"),
     "a flag that the chart sets": ({"gateway": {"settings": {"drain-s": 5}}}, "drain-s"),
     "a worker's flag of a gateway": ({"gateway": {"settings": {"graphs": "off"}}}, "graphs"),

@@ -54,6 +54,13 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
+{{/* Variables of no flag, such as an exporter's. Takes a gateway's or worker's values. */}}
+{{- define "florilege.extraEnvironment" -}}
+{{- with .extraEnv }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* A number without an exponent: Helm reads 1048576 as a float and would write 1.048576e+06. */}}
 {{- define "florilege.text" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
