@@ -31,7 +31,7 @@ class StubEmbedder:
         self.fails_on_inputs = 0  # a request of so many texts is refused
         self.max_tokens: int | None = None  # told with the models
         self.hangs_on_words = 0  # a first text of so many is never answered
-        self.hung = asyncio.Event()
+        self.hung, self._closing = asyncio.Event(), asyncio.Event()
         self.most_at_once: int | None = None  # requests; others are refused
         self.garbage: bytes | None = None  # answered in place of anything else
         self.distort: Callable[[Vectors], Vectors] = lambda rows: rows
@@ -54,6 +54,7 @@ class StubEmbedder:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closing.set()
         await self._runner.cleanup()
 
     @web.middleware
@@ -93,7 +94,7 @@ class StubEmbedder:
             return _json({"error": {"message": "out of vectors"}}, status=503)
         if self.hangs_on_words and len(texts[0].split()) == self.hangs_on_words:
             self.hung.set()
-            await asyncio.Event().wait()
+            await self._closing.wait()
         rows = self.distort(self._rows(texts))
         data = [{"index": i, "embedding": self._encode(row)} for i, row in enumerate(rows)]
         tokens = self._tokens(texts)
