@@ -276,10 +276,11 @@ struct Linear {
 
 namespace {
 
-// Rows whose inputs stay in the second cache while all weights pass by.
+// Of inputs that stay in the second cache while all weights pass by.
 constexpr long NEAR_BYTES = 192 * 1024;
+constexpr long LEAST_NEAR_STEPS = 4;
 // Of each panel. The first are not enough to hide how long the next one takes to come.
-constexpr long FETCHING_ROWS = 4 * MOST_ROWS;
+constexpr long FETCHING_STEPS = 4;
 
 template <class T, int ACTIVATION>
 void finish_rows(const Linear& layer, const __m512* sums, long rows, typename T::Stored* out,
@@ -323,22 +324,29 @@ LinearRows<T> linear_rows_of(long rows, std::integer_sequence<int, COUNT...>) {
   return of[rows - 1];
 }
 
+// Blocks of rows, in each all panels, in each all steps of the block: threads divide the whole into
+// parts of as many steps. Whole blocks, of which the last is small, would leave one of them waiting.
 template <class T>
 void multiply_weights(const Linear& layer, const Word* x, typename T::Stored* out, long rows) {
   const long depth = layer.inputs / T::PER_WORD;
   const long panels = (layer.outputs + (layer.gated ? 15 : 31)) / (layer.gated ? 16 : 32);
-  const long fitting = NEAR_BYTES / (depth * sizeof(Word)) / MOST_ROWS * MOST_ROWS;
-  const long near = at_most(rows, fitting < 4 * MOST_ROWS ? 4 * MOST_ROWS : fitting);
-  const long blocks = (rows + near - 1) / near;
-#pragma omp parallel for schedule(static) if (rows * panels * depth > 1 << 15)
-  for (long i = 0; i < blocks * panels; i++) {
-    const long first = i / panels * near, last = at_most(rows, first + near), panel = i % panels;
-    const Division division(last - first);
-    for (long row = first; row < last; row += division.step) {
-      const long count = at_most(division.step, last - row);
-      auto of = row - first < FETCHING_ROWS ? linear_rows_of<T, true>(count, COUNTS)
-                                            : linear_rows_of<T, false>(count, COUNTS);
-      of(layer, x + row * depth, out + row * layer.outputs, panel);
+  const Division division(rows);
+  const long fitting = NEAR_BYTES / (depth * sizeof(Word)) / MOST_ROWS;
+  const long near = fitting < LEAST_NEAR_STEPS ? LEAST_NEAR_STEPS : fitting;
+#pragma omp parallel if (rows * panels * depth > 1 << 15)
+  {
+    const long steps = division.steps * panels, threads = omp_get_num_threads();
+    const long last = steps * (omp_get_thread_num() + 1) / threads;
+    for (long i = steps * omp_get_thread_num() / threads; i < last;) {
+      const long block = i / (near * panels) * near, size = at_most(near, division.steps - block);
+      const long panel = (i - block * panels) / size;
+      for (long step = (i - block * panels) % size; step < size && i < last; step++, i++) {
+        const long row = (block + step) * division.step;
+        const long count = at_most(division.step, rows - row);
+        auto of = step < FETCHING_STEPS ? linear_rows_of<T, true>(count, COUNTS)
+                                        : linear_rows_of<T, false>(count, COUNTS);
+        of(layer, x + row * depth, out + row * layer.outputs, panel);
+      }
     }
   }
 }

@@ -87,6 +87,24 @@ def test_row_has_the_same_bits_beside_any_others(library: Any, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("threads", [2, 3, 5, 16])
+def test_threads_divide_the_rows_without_a_trace(
+    library: Any, threads: int, dtype: torch.dtype
+) -> None:
+    """Of one block of rows and of several, the last of them small; of fewer steps than threads."""
+    layer, usual = CpuLinear(library, random(130, 1536).to(dtype), None), torch.get_num_threads()
+    try:
+        for rows in (1, 12, 13, 61, 121, 500):
+            x = random(rows, 1536, seed=rows).to(dtype)
+            torch.set_num_threads(1)
+            alone = layer(x)
+            torch.set_num_threads(threads)
+            assert torch.equal(layer(x), alone)
+    finally:
+        torch.set_num_threads(usual)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_row_that_is_no_number_spoils_no_other(
     library: Any, dtype: torch.dtype, broken: float

@@ -1,0 +1,78 @@
+"""Memory that a step gives back is there for the next one: no page is asked for twice."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.cpu import heap
+
+# In a thread, as the engine's is: the C library gives it heaps of its own.
+PROGRAM = """
+import resource, sys, threading
+import numpy as np
+import engine.runner
+from checkpoint.find import find_model
+from checkpoint.read import read_model
+from engine.batch import Batch
+from engine.engine import Engine, EngineConfig
+
+if "by default" in sys.argv:
+    engine.runner.keep_freed_memory = lambda: False
+
+def run():
+    loaded = Engine.load(*read_model(find_model("all-MiniLM-L6-v2")), EngineConfig("cpu"))
+    lengths = np.full(20, 80, np.int32)
+    batch = Batch("embed", np.arange(1000, 1000 + lengths.sum(), dtype=np.int32), lengths)
+
+    def faults(steps):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(steps):
+            loaded.step(batch).wait()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    faults(20)
+    print(faults(10))
+
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+
+
+def faults(*arguments: str) -> int:
+    """Of ten steps."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+        env=own,
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts Linux' page faults")
+def test_pages_are_asked_for_once() -> None:
+    if not heap.keep_freed_memory():
+        pytest.skip("no glibc here, or the operator has set it")
+    kept, by_default = faults(), faults("by default")
+    assert kept < 1_000
+    assert kept < by_default / 4
+
+
+@pytest.mark.parametrize(
+    "name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"]
+)
+def test_what_the_operator_has_set_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "131072")
+    assert not heap.keep_freed_memory()
+
+
+def test_other_libraries_than_glibc_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
+    assert not heap.keep_freed_memory()
