@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "shares.h"
 #include "vectors.h"
 
 namespace {
@@ -324,8 +325,7 @@ LinearRows<T> linear_rows_of(long rows, std::integer_sequence<int, COUNT...>) {
   return of[rows - 1];
 }
 
-// Blocks of rows, in each all panels, in each all steps of the block: threads divide the whole into
-// parts of as many steps. Whole blocks, of which the last is small, would leave one of them waiting.
+// Steps are those of a block of rows, for one panel after another, then those of the next block.
 template <class T>
 void multiply_weights(const Linear& layer, const Word* x, typename T::Stored* out, long rows) {
   const long depth = layer.inputs / T::PER_WORD;
@@ -333,11 +333,10 @@ void multiply_weights(const Linear& layer, const Word* x, typename T::Stored* ou
   const Division division(rows);
   const long fitting = NEAR_BYTES / (depth * sizeof(Word)) / MOST_ROWS;
   const long near = fitting < LEAST_NEAR_STEPS ? LEAST_NEAR_STEPS : fitting;
+  Shares shares(division.steps * panels);
 #pragma omp parallel if (rows * panels * depth > 1 << 15)
-  {
-    const long steps = division.steps * panels, threads = omp_get_num_threads();
-    const long last = steps * (omp_get_thread_num() + 1) / threads;
-    for (long i = steps * omp_get_thread_num() / threads; i < last;) {
+  shares.take([&](long i, long last) {
+    while (i < last) {
       const long block = i / (near * panels) * near, size = at_most(near, division.steps - block);
       const long panel = (i - block * panels) / size;
       for (long step = (i - block * panels) % size; step < size && i < last; step++, i++) {
@@ -348,7 +347,7 @@ void multiply_weights(const Linear& layer, const Word* x, typename T::Stored* ou
         of(layer, x + row * depth, out + row * layer.outputs, panel);
       }
     }
-  }
+  });
 }
 
 }  // namespace
