@@ -182,7 +182,8 @@ sanitize: .venv/.dev $(SANITIZED) $(SANITIZED_PIECES) test-data ## What is in C+
 		tests/checkpoint/test_pieces.py
 	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
 		SANITIZED_KERNELS=$(CURDIR)/$(SANITIZED) $(BIN)/pytest --timeout=600 \
-		tests/engine/cpu/test_attention.py tests/engine/cpu/test_linear.py tests/engine/cpu/test_rows.py
+		tests/engine/cpu/test_attention.py tests/engine/cpu/test_blocks.py \
+		tests/engine/cpu/test_linear.py tests/engine/cpu/test_rows.py
 
 .PHONY: docs
 docs: .venv/.dev ## Write the pages that are made from the code

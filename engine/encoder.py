@@ -39,16 +39,23 @@ class Embeddings:
         return hidden if self.norm is None else self.norm(hidden)
 
 
+# Hidden states [T, H], and what the first attention reads of them -> what the last layer leaves
+Layers = Callable[[Tensor, Tensor, Packed], Unjoined]
+
+
 @dataclass(frozen=True, eq=False)
 class Encoder:
     embeddings: Embeddings
     embed: Callable[[Packed], Tensor]  # [T, H]
     enter: Callable[[Tensor], Tensor] | None  # the norm before the first attention
     blocks: Sequence[Block]  # at least one
+    layers: Layers | None = None  # all blocks at once, where kernels can
 
     def __call__(self, packed: Packed) -> Unjoined:
         hidden = self.embed(packed)
         entered = hidden if self.enter is None else self.enter(hidden)
+        if self.layers is not None:
+            return self.layers(hidden, entered, packed)
         rotations = {table: table.at(packed.position_ids) for table in self._tables()}
         for block in self.blocks:
             table = block.attention.rotary

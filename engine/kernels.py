@@ -1,6 +1,6 @@
 """How layers are computed: chosen once, at load, and the same for all families."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -11,7 +11,8 @@ from torch import Tensor
 from checkpoint.spec import Pooling
 from engine.activation import hidden_activation
 from engine.attention import Attention, AttentionSpec, RaggedAttention, SequenceAttention
-from engine.encoder import Embeddings
+from engine.block import Block
+from engine.encoder import Embeddings, Layers
 from engine.group_attention import GroupAttention, Scratch
 from engine.join import Join, JoinNorms, PlainJoin, Unjoined
 from engine.linear import Linear, OneDnnLinear, PlainGatedLinear, PlainLinear
@@ -52,6 +53,7 @@ class Kernels:
     norm: Callable[[Norm], Callable[[Tensor], Tensor]]
     rotary: Callable[[Tensor], RotaryTable]  # of cosines and sines [positions, D] float32
     embed: Callable[[Embeddings], Callable[[Packed], Tensor]]
+    layers: Callable[[Sequence[Block]], Layers | None]  # None: block by block
     pool: Pool
     # Rows [N, D] float32 -> [N, D + 1]: in the last column 1 where the row is finite, else 0
     finish: Callable[[Tensor, Tensor], None]
@@ -80,6 +82,7 @@ def plain_kernels(dtype: torch.dtype, place: torch.device = CPU) -> Kernels:
         norm=lambda norm: norm,
         rotary=lambda table: PlainRotaryTable(table.to(place, dtype)),
         embed=lambda embeddings: embeddings,
+        layers=lambda blocks: None,
         pool=_pool_groups,
         finish=_finish,
         bucket=lambda tokens: tokens,

@@ -66,6 +66,39 @@ class LinearArguments(ctypes.Structure):
     )
 
 
+class BlockArguments(ctypes.Structure):
+    _fields_ = (
+        ("qkv", LinearArguments),
+        ("qk_norm", NormArguments),
+        ("turns", c_void_p),
+        ("attention", AttentionArguments),
+        ("kind", c_int64),
+        ("output", LinearArguments),
+        ("attention_join", JoinArguments),
+        ("up", LinearArguments),
+        ("down", LinearArguments),
+        ("mlp_join", JoinArguments),
+    )
+
+
+class AddedArguments(ctypes.Structure):
+    _fields_ = (("scores", c_void_p), ("stride", c_int64))
+
+
+class TokenArguments(ctypes.Structure):
+    _fields_ = (
+        *(("offsets", c_void_p), ("sequences", c_int64), ("places", c_void_p)),
+        *(("rows", c_int64), ("width", c_int64)),
+    )
+
+
+class StateArguments(ctypes.Structure):
+    _fields_ = tuple(
+        (name, c_void_p)
+        for name in ("hidden", "entered", "wide", "attended", "attention", "mlp", "normed")
+    )
+
+
 _POINTER, _SIZE = c_void_p, c_int64
 _ARGUMENTS = {
     "features": (),
@@ -75,6 +108,7 @@ _ARGUMENTS = {
     "norm": (*(_POINTER,) * 3, *(_SIZE,) * 2, c_int),
     "embed": (*(_POINTER,) * 5, _SIZE, c_int),
     "turn": (*(_POINTER,) * 2, *(_SIZE,) * 3, *(_POINTER,) * 2, _SIZE, c_int),
+    "run_blocks": (_POINTER, _SIZE, *(_POINTER,) * 3, c_int),
     "pool": (*(_POINTER,) * 4, _SIZE, _POINTER, *(_SIZE,) * 2, c_int),
 }
 
@@ -85,7 +119,7 @@ def compiled() -> Path | None:
 
 @cache
 def load(path: Path) -> Any:
-    """Its functions, as products.cpp and rows.cpp describe them. Raises OSError."""
+    """Its functions, as kernels.h and rows.cpp describe them. Raises OSError."""
     library = ctypes.CDLL(str(path))
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)

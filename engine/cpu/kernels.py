@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.activation import hidden_activation
 from engine.attention import Attention, AttentionSpec
 from engine.cpu.binding import Features, compiled, cpu_fault, features, load
+from engine.cpu.blocks import cpu_blocks
 from engine.cpu.products import CpuAttention, CpuLinear
 from engine.cpu.rows import CpuEmbed, CpuJoin, CpuNorm, CpuPool, CpuRotaryTable
 from engine.errors import EngineError
@@ -44,6 +45,7 @@ def cpu_kernels(dtype: torch.dtype, max_tokens: int) -> Kernels:
         norm=partial(CpuNorm, library),
         rotary=_rotary(library),
         embed=partial(CpuEmbed, library),
+        layers=partial(cpu_blocks, library),
         pool=CpuPool(library.pool),
     )
 

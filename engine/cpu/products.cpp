@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels.h"
 #include "shares.h"
 #include "vectors.h"
 
@@ -20,17 +21,6 @@ struct Division {
   explicit Division(long rows)
       : steps((rows + MOST_ROWS - 1) / MOST_ROWS), step(steps ? (rows + steps - 1) / steps : 0) {}
 };
-
-}  // namespace
-
-struct Attention {
-  int64_t heads, kv_heads, head_dim;
-  int64_t before, behind;  // how many keys are seen to each side; more than any length: all are
-  int64_t biased;          // whether anything but what hides keys is added to scores
-  float scale;             // of scores, times log2(e)
-};
-
-namespace {
 
 // One head of one sequence. Strides and widths are in words.
 struct Head {
@@ -265,18 +255,6 @@ void attend(const Attention& layer, const Word* qkv, Word* attended, const int64
     attend_piece<T>(layer, pieces[i], qkv, attended, offsets, added, added_stride);
 }
 
-}  // namespace
-
-struct Linear {
-  const Word* weight;  // [panels][inputs / PER_WORD][32]
-  const float* bias;   // [panels · 32]
-  int64_t inputs, outputs;
-  int64_t activation;
-  int64_t gated;  // each panel: 16 columns that are activated, then those they are multiplied with
-};
-
-namespace {
-
 // Of inputs that stay in the second cache while all weights pass by.
 constexpr long NEAR_BYTES = 192 * 1024;
 constexpr long LEAST_NEAR_STEPS = 4;
@@ -354,9 +332,6 @@ void multiply_weights(const Linear& layer, const Word* x, typename T::Stored* ou
 
 extern "C" {
 
-// qkv [T, heads + 2 · kv_heads, head_dim] -> attended [T, heads, head_dim]. Sequence s owns tokens
-// offsets[s] … offsets[s + 1] - 1. `added`: of the first head, where key and query are one token;
-// those of the next head are `added_stride` behind. Of distances up to 15 tokens above any length.
 void attention(const Attention* layer, const void* qkv, void* attended, const int64_t* offsets,
                int64_t sequences, const float* added, int64_t added_stride, int bfloat16) {
   auto run = bfloat16 ? attend<BFloat16> : attend<Float32>;
@@ -364,7 +339,6 @@ void attention(const Attention* layer, const void* qkv, void* attended, const in
       added, added_stride);
 }
 
-// x [rows, inputs] -> out [rows, outputs]
 void linear(const Linear* layer, const void* x, void* out, int64_t rows, int bfloat16) {
   auto* words = static_cast<const Word*>(x);
   if (bfloat16)

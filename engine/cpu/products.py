@@ -32,31 +32,35 @@ class CpuAttention:
 
     def __init__(self, library: Any, spec: AttentionSpec, dtype: torch.dtype) -> None:
         self.spec, self._run = spec, library.attention
-        self._bfloat16, self._width = dtype == torch.bfloat16, spec.heads * spec.head_dim
+        self._bfloat16, self.width = dtype == torch.bfloat16, spec.heads * spec.head_dim
         seen = _ALL_SEEN if spec.window is None else spec.window
         biased = spec.bias is not None or spec.alibi is not None
-        self._arguments = AttentionArguments(
+        self.arguments = AttentionArguments(
             *(spec.heads, spec.kv_heads, spec.head_dim),
             *(seen, 0 if spec.causal else seen, biased),
             spec.scale * _LOG2_E,
         )
-        self._address = ctypes.addressof(self._arguments)
+        self._address = ctypes.addressof(self.arguments)
         self._adds = biased or spec.causal or spec.window is not None
         self._reach = 0  # the farthest distance in the table
         self._added = torch.empty(0, 0)  # [1 or heads, 2 · reach + 1]
 
     def __call__(self, qkv: Tensor, packed: Packed) -> Tensor:
-        attended = qkv.new_empty(qkv.size(0), self._width)
+        attended = qkv.new_empty(qkv.size(0), self.width)
         offsets = packed.cu_seqlens
-        added, stride = self._table(int(packed.lengths[-1])) if self._adds else (None, 0)
+        added, stride = self.added(int(packed.lengths[-1]))
         self._run(
             *(self._address, qkv.data_ptr(), attended.data_ptr()),
             *(offsets.data_ptr(), offsets.size(0) - 1, added, stride, self._bfloat16),
         )
         return attended
 
-    def _table(self, tokens: int) -> tuple[int, int]:
-        """Where distance 0 is for the first head, and how far behind it for the next."""
+    def added(self, tokens: int) -> tuple[int | None, int]:
+        """For sequences up to so many: where distance 0 of the first head is, and how far behind it
+        that of the next. None: nothing is added to scores.
+        """
+        if not self._adds:
+            return None, 0
         if tokens + _LANES > self._reach:
             self._reach = 1 << (tokens + _LANES).bit_length()
             distance = torch.arange(-self._reach, self._reach + 1)
@@ -73,7 +77,7 @@ class CpuLinear:
     A row's sums are in the order of the inputs, whatever rows are beside it.
     """
 
-    __slots__ = ("_address", "_arguments", "_bfloat16", "_bias", "_outputs", "_run", "_weight")
+    __slots__ = ("_address", "_bfloat16", "_bias", "_run", "_weight", "arguments", "outputs")
 
     def __init__(
         self,
@@ -90,18 +94,18 @@ class CpuLinear:
         if bias is None:
             bias = torch.zeros(rows)
         self._run, self._bfloat16 = library.linear, weight.dtype == torch.bfloat16
-        self._outputs = rows // 2 if gated else rows
+        self.outputs = rows // 2 if gated else rows
         self._weight = _panels(weight, gated)
         self._bias = _panels(bias.float()[:, None], gated)
-        self._arguments = LinearArguments(
+        self.arguments = LinearArguments(
             *(self._weight.data_ptr(), self._bias.data_ptr()),
-            *(inputs, self._outputs, _ACTIVATIONS[hidden_act], gated),
+            *(inputs, self.outputs, _ACTIVATIONS[hidden_act], gated),
         )
-        self._address = ctypes.addressof(self._arguments)
+        self._address = ctypes.addressof(self.arguments)
 
     def __call__(self, x: Tensor) -> Tensor:
         x, rows = x.contiguous(), x.size(0)
-        out = x.new_empty(rows, self._outputs)
+        out = x.new_empty(rows, self.outputs)
         self._run(self._address, x.data_ptr(), out.data_ptr(), rows, self._bfloat16)
         return out
 

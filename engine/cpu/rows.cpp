@@ -1,16 +1,6 @@
 // What is computed row by row: embeddings, additions, norms, rotations, pooling.
+#include "kernels.h"
 #include "vectors.h"
-
-struct Norm {
-  const float* weight;  // [width], or [heads, width]; null: there is no norm
-  const float* bias;    // [width] or null
-  float eps;
-  int32_t rms;  // the mean is not subtracted
-};
-
-struct Join {
-  Norm behind, sum, next;
-};
 
 struct Embeddings {
   const void* words;
@@ -210,7 +200,6 @@ int features() {
   return avx512 + 2 * bfloat16 + 4 * (__builtin_cpu_supports("amx-bf16") != 0);
 }
 
-// [rows, width] each: branch becomes the new hidden states; entered, what follows reads of them.
 void join(const Join* layer, void* branch, const void* hidden, void* entered, int64_t rows,
           int64_t width, int bfloat16) {
   if (bfloat16)
@@ -239,8 +228,6 @@ void embed(const Embeddings* tables, const int32_t* ids, const int32_t* places,
     embed_rows<Float32>(*tables, ids, places, types, static_cast<float*>(out), rows);
 }
 
-// The first `count` heads of each row, in place: normed, then turned by the row of `table`
-// [positions, head_dim] of their place, cosines before sines. Rows are `stride` elements apart.
 void turn(const Norm* norm, void* heads, int64_t count, int64_t head_dim, int64_t stride,
           const float* table, const int32_t* places, int64_t rows, int bfloat16) {
   if (bfloat16)

@@ -43,13 +43,13 @@ class CpuEmbed:
 class CpuJoin:
     """The new hidden states are in the memory of the branch."""
 
-    __slots__ = ("_address", "_arguments", "_run", "norms")
+    __slots__ = ("_address", "_run", "arguments", "norms")
 
     def __init__(self, library: Any, norms: JoinNorms) -> None:
         self._run, self.norms = library.join, norms  # whose memory is read
         arguments = (NormArguments.of(norm) for norm in (norms.behind, norms.sum, norms.next))
-        self._arguments = JoinArguments(*arguments)
-        self._address = ctypes.addressof(self._arguments)
+        self.arguments = JoinArguments(*arguments)
+        self._address = ctypes.addressof(self.arguments)
 
     def __call__(self, branch: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         entered = branch if self.norms.next is None else torch.empty_like(branch)

@@ -63,6 +63,7 @@ class _Loader:
             kernels.embed(embeddings),
             None if enter is None else kernels.norm(enter),
             blocks,
+            kernels.layers(blocks),
         )
 
     def embeddings(self) -> Embeddings:

@@ -3,17 +3,21 @@
 Windows and masks cross their edges by themselves: sequences have every length from 1 to the limit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from cpu_paths import KERNELS, OUR_KERNELS
+from cpu_paths import KERNELS, ONLY_IN_CPP, OUR_KERNELS
 from reference.archive import Reference
 from reference.pipeline import Pipeline, Rows, Sequences
 from reference.zoo import values
 from reference.zoo.checkpoint import Checkpoint
 from reference.zoo.registry import GROUPS
+
+from engine.block import Block
+from engine.cpu.blocks import CpuBlocks, cpu_blocks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -67,6 +71,24 @@ def test_row_does_not_depend_on_its_batch(
     for batches in ([[i] for i in order], [order], [order[:3], order[3:20], order[20:]]):
         rows = pipeline.rows_by(sequences, batches)
         assert difference(rows, reference, f"{name}/sequences") <= tolerance(name)
+
+
+@ONLY_IN_CPP
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_layers_in_one_call_have_the_bits_of_block_by_block(
+    name: str, directory: Path, reference: Reference, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequences, calls = Sequences.stored(reference, f"{name}/sequences"), []
+
+    def spied(library: Any, blocks: Sequence[Block]) -> CpuBlocks | None:
+        calls.append(cpu_blocks(library, blocks))
+        return calls[-1]
+
+    monkeypatch.setattr("engine.cpu.kernels.cpu_blocks", spied)
+    together = Pipeline.load(directory, dtype, "cpu").rows(sequences)
+    assert calls[0] is not None
+    monkeypatch.setattr("engine.cpu.kernels.cpu_blocks", lambda library, blocks: None)
+    np.testing.assert_array_equal(together, Pipeline.load(directory, dtype, "cpu").rows(sequences))
 
 
 @pytest.mark.parametrize("kernels", OUR_KERNELS)
