@@ -17,6 +17,7 @@ from bench.gate import CheckFailed, Reference
 from bench.inputs import read_encoder
 from bench.measure import Effort
 from bench.options import DEFAULT_SUITES, parse
+from bench.plots import plots
 from bench.progress import Bar
 from bench.report import markdown
 from bench.results import Results, write
@@ -203,7 +204,9 @@ def test_committed_results_are_of_checked_vectors() -> None:
     for path in paths:
         results = RESULTS.validate_json(path.read_bytes())
         assert results.check is not None
-        assert path.with_suffix(".md").read_text() == markdown(results)
+        files = {name: f"{path.stem}-{name}.svg" for name in plots(results)}
+        assert path.with_suffix(".md").read_text() == markdown(results, files)
+        assert all(path.with_name(file).exists() for file in files.values())
 
 
 async def test_command_writes_the_json_file_and_the_tables(
