@@ -71,10 +71,14 @@ async def kept(
     """
     try:
         await measuring
-    except (asyncio.CancelledError, *failures) as error:
+    except asyncio.CancelledError:
         if not measured():
             raise
-        return INTERRUPTED if isinstance(error, asyncio.CancelledError) else str(error)
+        return INTERRUPTED
+    except failures as error:
+        if not measured():
+            raise
+        return str(error)
     return ""
 
 
