@@ -205,4 +205,4 @@ bench-check: .venv/.dev redis-server ## Ratios of speeds, measured now, beside t
 peers: .venv/.dev redis-server ## Ourselves beside other libraries and servers, each in an environment of its own, into bench/results/peers/
 	-$(BIN)/python -m bench.peers.environment
 	$(BIN)/python -m bench peers --model minilm --json bench/results/peers/all-MiniLM-L6-v2.json
-	$(BIN)/python -m bench peers --model e5 --loads mixed,q16 --rounds 5 --json bench/results/peers/multilingual-e5-small.json
+	$(BIN)/python -m bench peers --model e5 --loads mixed,q16 --json bench/results/peers/multilingual-e5-small.json

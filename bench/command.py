@@ -12,7 +12,7 @@ from bench.options import parse
 from bench.plots import plots
 from bench.progress import Bar, exit_if, exit_on
 from bench.report import markdown, print_report
-from bench.results import keep
+from bench.results import keep, unless_ended
 from bench.run import run
 
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
         results = uvloop.run(run(options, bar))
     print_report(results, Console())
     drawn = plots(results)
-    path = options.json_path
+    path = unless_ended(options.json_path, results.ended)
     stem = "" if path is None else path.stem
     files = {name: f"{stem}-{name}.svg" for name in drawn}
     keep(results, markdown(results, files), path)

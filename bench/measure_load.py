@@ -10,7 +10,7 @@ from bench.open_loop import OpenLoad, open_loop, poisson
 from bench.progress import Bar
 from bench.results import LoadRow, Row
 from bench.statistics import tail
-from bench.suites.load import LoadPlan, peak_suite
+from bench.suites.load import MOST_ARRIVALS, LoadPlan, peak_suite
 from bench.suites.suite import Case, embed_request
 from bench.texts import Size
 
@@ -50,11 +50,13 @@ async def measure_rates(
 ) -> AsyncIterator[LoadRow]:
     """One row a rate. `peak`: requests a second; None where no rate is a share of it.
 
-    Raises RequestFailed where every request failed.
+    Raises RequestFailed where every request failed, or where there would be too many.
     """
     case = Case(clients=0, inputs=plan.inputs, tokens=size)
     for rate in plan.rates:
         per_s = rate.per_s(peak or 0.0)
+        if per_s * plan.seconds > MOST_ARRIVALS:
+            raise RequestFailed(f"{per_s:,.0f} requests/s for {plan.seconds:g} s are too many")
         bar.begin(f"load, {per_s:,.1f} requests/s of {plan.inputs} × {size}")
         seed = f"{plan.seed} {size} {per_s}"
         schedule = poisson(per_s, plan.seconds, seed, plan.warmup_s)

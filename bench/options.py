@@ -13,14 +13,14 @@ from bench.measure import Effort
 from bench.open_loop import Bounds
 from bench.results import results_path
 from bench.suites import SUITES, load, scoring
-from bench.suites.load import DEFAULT_RATES, LoadPlan, Rate
+from bench.suites.load import DEFAULT_RATES, MOST_ARRIVALS, LoadPlan, Rate
 from bench.texts import Size
 
 NAMES = (*SUITES, load.NAME)
 DEFAULT_SUITES = ("latency", "scoring", "throughput", "concurrency")
 
 # All requests of a case are prepared before it is timed, and their texts made.
-_MOST_ARRIVALS, _MOST_SHARE = 1_000_000, 10.0
+_MOST_SHARE = 10.0
 _MOST = 1_000_000  # inputs a request, tokens an input
 _MOST_S = 3_600.0
 
@@ -73,8 +73,8 @@ def parse(arguments: Sequence[str]) -> Options:
         seed=given.seed or str(time.time_ns()),
         **seconds,
     )
-    if max(rate.per_s(0.0) for rate in plan.rates) * plan.seconds > _MOST_ARRIVALS:
-        parser.error(f"--rates: more than {_MOST_ARRIVALS:,} arrivals in {plan.seconds:g} s")
+    if max(rate.per_s(0.0) for rate in plan.rates) * plan.seconds > MOST_ARRIVALS:
+        parser.error(f"--rates: more than {MOST_ARRIVALS:,} arrivals in {plan.seconds:g} s")
     default = tuple(s for s in DEFAULT_SUITES if not (tokens and s == scoring.SUITE.name))
     return Options(
         suites=tuple(dict.fromkeys(given.suites)) or default,

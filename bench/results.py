@@ -119,6 +119,11 @@ def keep(results: "DataclassInstance", page: str, path: Path | None) -> None:
         path.with_suffix(".md").write_text(page)
 
 
+def unless_ended(path: Path | None, ended: str) -> Path | None:
+    """Beside it where not all was measured: what is there may be a whole run."""
+    return path if path is None or not ended else path.with_stem(f"{path.stem}-partial")
+
+
 def write(results: "DataclassInstance", path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE

@@ -22,18 +22,20 @@ class Doors:
 
 @asynccontextmanager
 async def open_doors(
-    settings: Settings, observers: Observers, shared: bool
+    settings: Settings, observers: Observers, stop: asyncio.Event, *, shared: bool
 ) -> AsyncIterator[Doors]:
     """Both ports held, keys watched and usage written; closed at the end.
 
-    `shared`: keys and limits are those of all gateways at the same Redis. Raises PortTaken,
-    Exposed, AuthError, SettingsError and UnsupportedRedis.
+    Ready from when the public one listens, until `stop` is set. `shared`: keys and limits are those
+    of all gateways at the same Redis. Raises PortTaken, Exposed, AuthError, SettingsError and
+    UnsupportedRedis.
     """
     access = build_access(settings, observers, shared)
     public = HttpServer(
         settings.host, settings.port, settings.drain_s, shared=shared and settings.reuse_port
     )
     admin = HttpServer(settings.admin_host, settings.admin_port, drain_s=1.0)
+    observers.health.add("server", lambda: "draining" if stop.is_set() else public.not_listening())
     running: list[asyncio.Task[None]] = []
     try:
         await admin.start(AdminApp(observers.health, observers.metrics, access.admin_api))

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from typing import TYPE_CHECKING
 
 from cli.banner import show_banner
 from cli.doors import Doors, open_doors
@@ -12,20 +11,17 @@ from cli.watches import last_traces, watched
 from cli.wiring import GatewaySide, build_client, build_gateway, build_observers, build_tracing
 from observability.logs import get_logger
 
-if TYPE_CHECKING:
-    from observability.health import Health
-    from transport.redis.client import RedisJobClient
-
 
 async def serve(settings: Settings) -> int:
     """The exit code, once everything has ended. Raises StoppedEarly."""
     stop = stop_signal()
     observers = build_observers(build_tracing(settings, "florilege-gateway"))
     client = build_client(settings, observers.metrics)
-    _add_checks(observers.health, client, stop)
-    async with last_traces(observers), open_doors(settings, observers, shared=True) as doors:
+    health, lost = observers.health, "Redis does not answer"
+    health.add("redis", lambda: None if client.healthy else lost)
+    async with last_traces(observers), open_doors(settings, observers, stop, shared=True) as doors:
         side = build_gateway(settings, client, doors.access, observers)
-        observers.health.add("workers", lambda: side.watch.lacking(settings.ready_when))
+        health.add("workers", lambda: side.watch.lacking(settings.ready_when))
         try:
             await unless_stopped(client.start(), stop)
             async with watched(observers):
@@ -33,11 +29,6 @@ async def serve(settings: Settings) -> int:
         finally:
             side.gateway.close()
             await client.close()
-
-
-def _add_checks(health: "Health", client: "RedisJobClient", stop: asyncio.Event) -> None:
-    health.add("redis", lambda: None if client.healthy else "Redis does not answer")
-    health.add("server", lambda: "draining" if stop.is_set() else None)
 
 
 async def _serve(side: GatewaySide, doors: Doors, stop: asyncio.Event) -> int:

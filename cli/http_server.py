@@ -65,6 +65,10 @@ class HttpServer:
                 self._ended_early(self._task.exception())
             await asyncio.sleep(0.005)
 
+    def not_listening(self) -> str | None:
+        """Why connections are refused; None where they are not."""
+        return None if self._server is not None and self._server.started else "starting"
+
     async def stop(self) -> None:
         """Stop accepting, finish what runs, within the drain time."""
         if self._server is not None:

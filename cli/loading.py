@@ -11,7 +11,7 @@ from checkpoint.read import ReadOptions, read_model, read_tokenizer
 from checkpoint.spec import ModelSpec
 from checkpoint.tokenizer import TextTokenizer
 from cli.known_pairs import known_pairs
-from cli.settings import Settings, share_the_cores
+from cli.settings import Settings, malloc_is_set, share_the_cores
 from observability.logs import get_logger, place_of
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def _load_model(settings: Settings, name: str) -> "LoadedModel":
         kernels=settings.kernels,
         cpu_kernels=settings.cpu_kernels == "auto",
         max_batch_tokens=settings.max_batch_tokens,
+        keep_freed_memory=not malloc_is_set(),
         attention_backend=settings.attention_backend,
         graphs=settings.graphs == "on",
         graph_cache=settings.cache_dir / "graphs.json",

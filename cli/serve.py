@@ -25,7 +25,7 @@ async def serve(settings: Settings, load: Load = load_model) -> int:
     observers = build_observers(build_tracing(settings, "florilege"))
     starting = ["loading"]
     observers.health.add("models", lambda: starting[0] if starting else None)
-    async with last_traces(observers), open_doors(settings, observers, shared=False) as doors:
+    async with last_traces(observers), open_doors(settings, observers, stop, shared=False) as doors:
         building = build_embedded(settings, doors.access, observers, load)
         embedded = await unless_stopped(building, stop)
         starting.clear()
@@ -39,7 +39,6 @@ async def _serve_embedded(
     died = embedded.thread.died
     died.add_done_callback(lambda _: embedded.transport.fail("engine_failed"))
     observers.health.add("engine", lambda: "dead" if died.done() else None)
-    observers.health.add("server", lambda: "draining" if stop.is_set() else None)
     for worker in embedded.workers:
         await worker.announce()
     running = [asyncio.create_task(worker.run()) for worker in embedded.workers]

@@ -317,6 +317,12 @@ def share_the_cores() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
+def malloc_is_set() -> bool:
+    """Whether the operator says what becomes of freed memory, by glibc's own variables."""
+    names = [name for name in os.environ if name.startswith("MALLOC_") and name.endswith("_")]
+    return bool(names) or "GLIBC_TUNABLES" in os.environ
+
+
 def flag_of(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")
 

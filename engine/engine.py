@@ -12,6 +12,7 @@ from engine.backends.backend import Layers
 from engine.backends.choice import choose
 from engine.backends.load import Installed
 from engine.batch import Batch, Kind
+from engine.cpu.heap import keep_freed_memory
 from engine.device.device import Device
 from engine.device.hot_list import HotList
 from engine.device.memory import is_out_of_memory, translated
@@ -173,6 +174,8 @@ class Engine:
 def _runner(spec: ModelSpec, runtime: Runtime, model: Model, config: EngineConfig) -> Runner:
     kernels = runtime.kernels
     if runtime.device is None:
+        if config.keep_freed_memory:  # now: what loading needed has gone back
+            keep_freed_memory()
         return CpuRunner(model, kernels.bucket)
     # Weights were read and cast in another queue, whose memory no other can use.
     runtime.device.synchronize()

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import torch
 
 from engine.batch import Batch, Kind
-from engine.cpu.heap import keep_freed_memory
 from engine.encoder import Encoder
 from engine.heads.head import Head
 from engine.lazy import DeviceStats, LazyTensor, ResolvedTensor, StepOutput
@@ -48,7 +47,6 @@ class Runner(Protocol):
 class CpuRunner:
     def __init__(self, model: Model, bucket: Bucket) -> None:
         self._model, self._bucket = model, bucket
-        keep_freed_memory()  # now: what loading needed has gone back
 
     def step(self, batch: Batch) -> LazyTensor:
         started_s = perf_counter()

@@ -34,6 +34,7 @@ class EngineConfig:
     # What kernels are laid out for; a longer sequence runs alone. None: 2,048 on a CPU, 32,768 on a
     # GPU.
     max_batch_tokens: int | None = None
+    keep_freed_memory: bool = True  # of a CPU: the whole process keeps it for the next step
     attention_backend: str = "auto"  # of a GPU: auto, or a name of engine.backends
     graphs: bool = True  # of a GPU: capture what is launched often
     graph_cache: Path | None = None  # where configurations that were hot are remembered

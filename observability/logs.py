@@ -92,7 +92,8 @@ class _Lines:
 class _LibraryLines(logging.Handler):
     """What libraries tell, without what they tell it of: that may be what a client sent.
 
-    Their messages stay templates, and an exception is its class and place.
+    Their messages stay templates, and an exception is its class and place. The engine knows token
+    ids alone and tells none: its messages are whole.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -103,6 +104,8 @@ class _LibraryLines(logging.Handler):
         template = record.msg
         if not isinstance(template, str):
             template = type(template).__name__
+        elif record.name.partition(".")[0] == "engine":
+            template = record.getMessage()
         event: _Event = {"event": template.partition("\n")[0], "logger": record.name}
         if record.exc_info and record.exc_info[1] is not None:
             event.update(place_of(record.exc_info[1]))

@@ -29,7 +29,7 @@ from bench.peers.roster import Entrant, entrants
 from bench.peers.targets import outcomes
 from bench.peers.witness import Witness
 from bench.progress import exit_if, exit_on, kept, tell
-from bench.results import keep, results_path
+from bench.results import keep, results_path, unless_ended
 
 _DESCRIPTION = (
     "Measure the engine, the server and the server over Redis beside other libraries and servers, "
@@ -58,10 +58,11 @@ def main(arguments: Sequence[str]) -> None:
             raise PeersMissing(f"no {options.model.directory}: python -m bench.peers.environment")
         taking = entrants(options.model, options.peers)
         results = uvloop.run(_until_terminated(measure_peers(options, taking, tell)))
-    plot = Path("peers.svg") if options.json_path is None else options.json_path.with_suffix(".svg")
+    path = unless_ended(options.json_path, results.ended)
+    plot = Path("peers.svg") if path is None else path.with_suffix(".svg")
     report = peers_markdown(results, plot.name)
-    keep(results, report, options.json_path)
-    if options.json_path is not None:
+    keep(results, report, path)
+    if path is not None:
         plot.write_text(peers_svg(results))
     sys.stdout.write(report)
     exit_if(results.ended)

@@ -9,6 +9,7 @@ from bench.texts import Size
 NAME = "load"
 PEAK_TITLE = "Load: the peak, in a closed loop of more and more clients"
 SIZES: tuple[Size, ...] = ("mixed",)
+MOST_ARRIVALS = 1_000_000  # of a rate: all are prepared before the first leaves
 CLIENTS = (8, 16, 32, 64, 128, 256)
 
 

@@ -124,6 +124,15 @@ async def test_load_of_which_nothing_is_answered_has_no_figures(stub: StubEmbedd
         await run(replace(parse(arguments), load=plan), Bar())
 
 
+async def test_share_of_a_fast_servers_peak_may_be_too_much(
+    stub: StubEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.measure_load.MOST_ARRIVALS", 3)
+    results = await small_run("load", "--rates", "10%,1000%", "--url", stub.url)
+    assert results.rows
+    assert "are too many" in results.ended
+
+
 async def test_load_at_given_rates_needs_no_peak(stub: StubEmbedder) -> None:
     results = await small_run("load", "--rates", "50", "--inputs", "3", "--url", stub.url)
     assert not results.rows
@@ -269,6 +278,7 @@ async def test_late_failure_leaves_what_was_measured(stub: StubEmbedder, tmp_pat
     assert "Latency: one text a request" in output
     assert "NOT ALL WAS MEASURED: POST /v1/embeddings: 503" in output
     assert "bench: POST /v1/embeddings: 503" in errors
+    out = out.with_name("run-partial.json")
     results = RESULTS.validate_json(out.read_bytes())
     assert [row.suite for row in results.rows] == ["latency"]
     assert "out of vectors" in results.ended
@@ -279,13 +289,19 @@ async def test_interrupted_run_leaves_what_was_measured(stub: StubEmbedder, tmp_
     stub.hangs_on_words = 24 - stub.special_tokens
     out = tmp_path / "run.json"
     suites = ("latency", "--sizes", "16,24", "--seconds", "0.01", "--no-check")
-    process = await started("-m", "bench", *suites, "--url", stub.url, "--json", str(out))
+    # SIGINT is ignored by what a shell starts in the background, and by its children.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from bench.__main__ import main; main()"
+    )
+    process = await started("-c", program, *suites, "--url", stub.url, "--json", str(out))
     await asyncio.wait_for(stub.hung.wait(), 60)
     process.send_signal(signal.SIGINT)
     _, errors = await process.communicate()
     assert process.returncode == 130
     assert b"bench: interrupted" in errors
-    results = RESULTS.validate_json(out.read_bytes())
+    assert not out.exists()  # where a whole run may be
+    results = RESULTS.validate_json(out.with_name("run-partial.json").read_bytes())
     assert [row.tokens for row in results.rows] == [16]
     assert results.ended == "interrupted"
 

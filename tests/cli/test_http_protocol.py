@@ -420,9 +420,11 @@ async def test_body_that_outlives_its_answer_must_end_soon(site: Site) -> None:
 
 async def test_port_is_held_from_the_first_and_refuses_until_the_start() -> None:
     server = HttpServer("127.0.0.1", 0, 1.0)
+    assert server.not_listening() == "starting"
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(*server.address)
     await server.start(Echo())
+    assert server.not_listening() is None
     with pytest.raises(PortTaken, match="cannot listen on"):
         HttpServer(*server.address, 1.0)
     await server.stop()

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cli.settings import Settings, SettingsError, flag_of, load_settings, variable_of
+from cli.settings import (
+    Settings,
+    SettingsError,
+    flag_of,
+    load_settings,
+    malloc_is_set,
+    variable_of,
+)
 
 
 def test_flag_wins_over_variable_and_variable_over_default() -> None:
@@ -66,6 +73,18 @@ def test_impossible_value_is_named_by_flag_and_variable(name: str, value: str) -
         load_settings({}, {variable_of(name): value})
     assert flag_of(name) in str(caught.value)
     assert variable_of(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"])
+def test_what_the_operator_says_of_freed_memory_stands(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv("MALLOC_CONF", "of another library")
+    assert not malloc_is_set()
+    monkeypatch.setenv(name, "1")
+    assert malloc_is_set()
 
 
 def test_port_is_shared_on_linux_alone(monkeypatch: pytest.MonkeyPatch) -> None:

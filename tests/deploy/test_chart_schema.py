@@ -149,7 +149,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "extraEnv",
     ),
     "a variable that is two things": (
-        {"workerDefaults": {"extraEnv": [{"name": "A", "value": "b", "valueFrom": {"x": {}}}]}},
+        {
+            "workerDefaults": {
+                "extraEnv": [{"name": "A", "value": "b", "valueFrom": {"fieldRef": {}}}]
+            }
+        },
+        "extraEnv",
+    ),
+    "a variable from nowhere": (
+        {"gateway": {"extraEnv": [{"name": "A", "valueFrom": {"bogus": {}}}]}},
         "extraEnv",
     ),
     "an unknown flag": ({"gateway": {"settings": {"max-queue": 5}}}, "max-queue"),

@@ -1,5 +1,6 @@
 """What keeps a server from serving: a taken port, a stop while models load, a worker that fails."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -10,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
-from server_process import COMMAND, serving
+from redis_server import free_port
+from server_process import COMMAND, serving, start
 
 
 @contextmanager
@@ -31,6 +34,25 @@ def test_taken_port_fails_at_once_before_any_model_loads(tmp_path: Path, flag: s
     message = "".join(server.stderr)
     assert f"cannot listen on 127.0.0.1:{port}" in message
     assert "Traceback" not in message
+
+
+def test_who_is_ready_takes_connections(tmp_path: Path) -> None:
+    public, admin = free_port(), free_port()
+    flags = ("--port", str(public), "--admin-port", str(admin), "--data-dir", str(tmp_path))
+    server = start([*COMMAND, "serve", *flags])
+    try:
+        with httpx.Client() as client:
+
+            def ready() -> bool:
+                with contextlib.suppress(httpx.TransportError):
+                    answer = client.get(f"http://127.0.0.1:{admin}/health/ready")
+                    return answer.status_code == 200
+                return False
+
+            server.wait_for(ready, every_s=0.001)
+            assert client.get(f"http://127.0.0.1:{public}/v1/models").status_code == 200
+    finally:
+        server.end()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

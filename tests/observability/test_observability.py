@@ -140,6 +140,13 @@ def test_logs_are_one_json_object_a_line_from_both_libraries() -> None:
     assert first["timestamp"]
 
 
+def test_engine_tells_its_reasons() -> None:
+    output = io.StringIO()
+    configure_logs("info", output)
+    logging.getLogger("engine.runtime").warning("other kernels: %s", "no AVX-512\nhere")
+    assert json.loads(output.getvalue())["event"] == "other kernels: no AVX-512"
+
+
 def test_library_quotes_no_client_in_the_log() -> None:
     output = io.StringIO()
     configure_logs("info", output)
