@@ -103,13 +103,23 @@ def _paused(workers: list[ServerProcess]) -> Iterator[None]:
 
 
 async def _die_with_a_job(worker: ServerProcess, redis: RedisServer) -> None:
-    """Stopped while requests come, it is soon given one that nobody begins."""
+    """Stopped while it waits for requests, it is given one that nobody begins."""
+    async with asyncio.timeout(20):
+        while not await _holds_when_stopped(worker, redis):
+            worker.process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(0.1)
+    worker.process.kill()
+
+
+async def _holds_when_stopped(worker: ServerProcess, redis: RedisServer) -> bool:
+    """Not where it had just not asked for a job, or was given one of the other lane."""
     worker.process.send_signal(signal.SIGSTOP)
     held = ("XPENDING", ONLINE, "w", "IDLE", "300", "-", "+", "1")  # no step is that long
-    async with asyncio.timeout(10):
-        while not await asyncio.to_thread(redis.call, *held):
-            await asyncio.sleep(0.05)
-    worker.process.kill()
+    for _ in range(20):
+        if await asyncio.to_thread(redis.call, *held):
+            return True
+        await asyncio.sleep(0.05)
+    return False
 
 
 def _key(directory: Path, *limits: str) -> str:
