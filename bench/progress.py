@@ -78,7 +78,7 @@ async def kept(
     except failures as error:
         if not measured():
             raise
-        return str(error)
+        return str(error) or repr(error)
     return ""
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 import bench.__main__
-from bench.progress import Bar, exit_on
+from bench.progress import Bar, exit_on, kept
 
 
 def shown(*, terminal: bool) -> str:
@@ -34,6 +34,15 @@ def test_interrupted_command_ends_without_a_traceback() -> None:
     with pytest.raises(SystemExit) as ended, exit_on(ValueError):
         raise KeyboardInterrupt
     assert ended.value.code == 130
+
+
+async def test_failure_without_a_word_is_told_as_well() -> None:
+    async def measuring() -> None:
+        raise ValueError
+
+    assert await kept(measuring(), lambda: ["a row"], ValueError) == "ValueError()"
+    with pytest.raises(ValueError, match="^$"):
+        await kept(measuring(), lambda: [], ValueError)
 
 
 def test_without_its_extra_the_command_says_what_to_install(
