@@ -17,8 +17,8 @@ async def serve(settings: Settings) -> int:
     stop = stop_signal()
     observers = build_observers(build_tracing(settings, "florilege-gateway"))
     client = build_client(settings, observers.metrics)
-    health, lost = observers.health, "Redis does not answer"
-    health.add("redis", lambda: None if client.healthy else lost)
+    health = observers.health
+    health.add("redis", lambda: None if client.healthy else "Redis does not answer")
     async with last_traces(observers), open_doors(settings, observers, stop, shared=True) as doors:
         side = build_gateway(settings, client, doors.access, observers)
         health.add("workers", lambda: side.watch.lacking(settings.ready_when))

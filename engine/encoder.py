@@ -40,7 +40,7 @@ class Embeddings:
 
 
 # Hidden states [T, H], and what the first attention reads of them -> what the last layer leaves
-Layers = Callable[[Tensor, Tensor, Packed], Unjoined]
+RunBlocks = Callable[[Tensor, Tensor, Packed], Unjoined]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Encoder:
     embed: Callable[[Packed], Tensor]  # [T, H]
     enter: Callable[[Tensor], Tensor] | None  # the norm before the first attention
     blocks: Sequence[Block]  # at least one
-    layers: Layers | None = None  # all blocks at once, where kernels can
+    layers: RunBlocks | None = None  # all blocks at once, where kernels can
 
     def __call__(self, packed: Packed) -> Unjoined:
         hidden = self.embed(packed)

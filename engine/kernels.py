@@ -12,7 +12,7 @@ from checkpoint.spec import Pooling
 from engine.activation import hidden_activation
 from engine.attention import Attention, AttentionSpec, RaggedAttention, SequenceAttention
 from engine.block import Block
-from engine.encoder import Embeddings, Layers
+from engine.encoder import Embeddings, RunBlocks
 from engine.group_attention import GroupAttention, Scratch
 from engine.join import Join, JoinNorms, PlainJoin, Unjoined
 from engine.linear import Linear, OneDnnLinear, PlainGatedLinear, PlainLinear
@@ -53,7 +53,7 @@ class Kernels:
     norm: Callable[[Norm], Callable[[Tensor], Tensor]]
     rotary: Callable[[Tensor], RotaryTable]  # of cosines and sines [positions, D] float32
     embed: Callable[[Embeddings], Callable[[Packed], Tensor]]
-    layers: Callable[[Sequence[Block]], Layers | None]  # None: block by block
+    layers: Callable[[Sequence[Block]], RunBlocks | None]  # None: block by block
     pool: Pool
     # Rows [N, D] float32 -> [N, D + 1]: in the last column 1 where the row is finite, else 0
     finish: Callable[[Tensor, Tensor], None]
