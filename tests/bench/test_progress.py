@@ -41,7 +41,7 @@ async def test_failure_without_a_word_is_told_as_well() -> None:
         raise ValueError
 
     assert await kept(measuring(), lambda: ["a row"], ValueError) == "ValueError()"
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         await kept(measuring(), lambda: [], ValueError)
 
 
